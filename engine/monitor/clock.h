@@ -2,10 +2,15 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 
 namespace millrace::engine {
 
 using Clock = std::chrono::steady_clock;
+
+inline std::int64_t ns_of(Clock::duration time) {
+  return std::chrono::nanoseconds(time).count();
+}
 
 inline double now_ms() {
   return std::chrono::duration<double, std::milli>(Clock::now().time_since_epoch()).count();

@@ -1,65 +1,8 @@
 #include "engine/monitor/monitor.h"
 
-#include <cstring>
 #include <numeric>
 
 namespace millrace::engine {
-namespace {
-
-std::int64_t ns(Clock::duration d) {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(d).count();
-}
-
-}  // namespace
-
-void StageMeter::begin(Clock::time_point now, int group) {
-  if (begun_ >= group) finish();
-  ++begun_;
-  last_ = now;
-}
-
-std::int64_t StageMeter::pass(Clock::time_point now) {
-  return ns(now - std::exchange(last_, now));
-}
-
-void StageMeter::lap(Part part, Clock::time_point now) {
-  const std::int64_t passed = pass(now);
-  if (part == Part::compute) compute_ns_ += passed;
-  if (part == Part::handoff) handoff_ns_ += passed;
-}
-
-void StageMeter::finish() {
-  const int steps = std::exchange(begun_, 0);
-  const std::int64_t compute = std::exchange(compute_ns_, 0),
-                     handoff = std::exchange(handoff_ns_, 0);
-  for (int i = 0; i < steps && compute > 0; ++i) record(compute / steps, handoff / steps);
-}
-
-void StageMeter::record(std::int64_t compute_ns, std::int64_t handoff_ns) {
-  const std::int64_t busy = compute_ns + handoff_ns;
-  all_.compute.record(compute_ns);
-  all_.handoff.record(handoff_ns);
-  all_.busy.record(busy);
-  const std::int64_t budget = budget_ns_;
-  if (budget > 0 && busy > budget) all_.misses += 1;
-  all_.busy_ns += busy;
-  all_.steps += 1;
-}
-
-void StageMeter::forget_times() {
-  for (Histogram* times : {&all_.compute, &all_.handoff, &all_.busy}) times->clear();
-}
-
-std::string StageMeter::bytes() const {
-  const Measurements copy = all_;
-  return {reinterpret_cast<const char*>(&copy), sizeof copy};
-}
-
-void StageMeter::take(std::string_view bytes) {
-  Measurements copy;
-  std::memcpy(static_cast<void*>(&copy), bytes.data(), sizeof copy);
-  all_ = copy;
-}
 
 Monitor::Monitor(std::vector<int> replicas, double fps, int group)
     : replicas_(std::move(replicas)),
@@ -77,13 +20,9 @@ void Monitor::set_fps(double fps) {
   }
 }
 
-void Monitor::forget_times() {
-  for (StageMeter& meter : meters_) meter.forget_times();
-}
-
 void Monitor::admitted(Clock::time_point asked, Clock::time_point given) {
   if (last_given_ != Clock::time_point{}) {
-    frames_ns_ += ns(asked - last_given_ - paused_);
+    frames_ns_ += ns_of(asked - last_given_ - paused_);
     frames_ += 1;
   }
   paused_ = {};
@@ -107,10 +46,10 @@ Totals Monitor::totals() const {
 void Monitor::predicted(Clock::time_point captured, Clock::time_point now) {
   if (latency_.count() % group_ == 0) {
     for (int i = 0; i < group_ && latency_.count() > 0; ++i)
-      period_.record(ns(now - last_prediction_) / group_);
+      period_.record(ns_of(now - last_prediction_) / group_);
     last_prediction_ = now;
   }
-  latency_.record(ns(now - captured));
+  latency_.record(ns_of(now - captured));
 }
 
 Reading Monitor::read() const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,15 +23,36 @@ class StageMeter {
 
   /// Begins a step. With minibatches of `group` samples, whose work can't be told apart, the next
   /// `group` steps share their time evenly. Records those before.
-  void begin(Clock::time_point now, int group);
+  void begin(Clock::time_point now, int group) {
+    if (begun_ >= group) finish();
+    ++begun_;
+    last_ = now;
+  }
   /// Adds the time since the last call to `part`.
-  void lap(Part part, Clock::time_point now);
+  void lap(Part part, Clock::time_point now) {
+    const std::int64_t passed = pass(now);
+    if (part == Part::compute) compute_ns_ += passed;
+    if (part == Part::handoff) handoff_ns_ += passed;
+  }
   /// When begin(), lap() or pass() was last called. Worker's thread.
   Clock::time_point last() const { return last_; }
-  void finish();
-  void record(std::int64_t compute_ns, std::int64_t handoff_ns);
+  void finish() {
+    const int steps = std::exchange(begun_, 0);
+    const std::int64_t compute = std::exchange(compute_ns_, 0),
+                       handoff = std::exchange(handoff_ns_, 0);
+    for (int i = 0; i < steps && compute > 0; ++i) record(compute / steps, handoff / steps);
+  }
+  void record(std::int64_t compute_ns, std::int64_t handoff_ns) {
+    const std::int64_t busy = compute_ns + handoff_ns, budget = budget_ns_;
+    all_.compute.record(compute_ns);
+    all_.handoff.record(handoff_ns);
+    all_.busy.record(busy);
+    if (budget > 0 && busy > budget) all_.misses += 1;
+    all_.busy_ns += busy;
+    all_.steps += 1;
+  }
   /// Returns the time since the last begin(), lap() or pass() without counting it.
-  std::int64_t pass(Clock::time_point now);
+  std::int64_t pass(Clock::time_point now) { return ns_of(now - std::exchange(last_, now)); }
   /// `age`: of the gradient, in frames; -1 while the pipeline drains: not counted.
   void updated(std::int64_t age) {
     all_.updates += 1;
@@ -40,11 +62,20 @@ class StageMeter {
   /// Any thread. 0: no deadline.
   void set_budget(std::int64_t ns) { budget_ns_ = ns; }
   /// Clears the histograms of times after the stage has changed. Only while no worker runs.
-  void forget_times();
+  void forget_times() {
+    for (Histogram* times : {&all_.compute, &all_.handoff, &all_.busy}) times->clear();
+  }
   /// All measurements, to be loaded with take() by this stage's meter in another process of this
   /// build, in which its worker does not run.
-  std::string bytes() const;
-  void take(std::string_view bytes);
+  std::string bytes() const {
+    const Measurements copy = all_;
+    return {reinterpret_cast<const char*>(&copy), sizeof copy};
+  }
+  void take(std::string_view bytes) {
+    Measurements copy;
+    std::memcpy(static_cast<void*>(&copy), bytes.data(), sizeof copy);
+    all_ = copy;
+  }
 
   struct Measurements {
     Histogram compute, handoff;
@@ -96,7 +127,9 @@ class Monitor {
   /// Any thread.
   void set_fps(double fps);
   double fps() const { return fps_; }
-  void forget_times();
+  void forget_times() {
+    for (StageMeter& meter : meters_) meter.forget_times();
+  }
 
   StageMeter& meter(int index) { return meters_[std::size_t(index)]; }
   /// Records the prediction of a frame captured at `captured`. One thread at a time.

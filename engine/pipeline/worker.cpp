@@ -1,10 +1,8 @@
 #include "engine/pipeline/worker.h"
 
-#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 #include <thread>
-#include <utility>
 
 #include "engine/pipeline/gateway.h"
 #include "engine/pipeline/perform.h"

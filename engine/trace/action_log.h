@@ -58,12 +58,10 @@ class alignas(64) ActionTrack final : public capture::OperationWatch {
 
   void add(Clock::time_point from, Clock::time_point to, bool waiting, std::int64_t version,
            const char* operation = nullptr) {
-    ring_[next_] = {worker_, action_, ns(from), ns(to), waiting, version, operation};
+    ring_[next_] = {worker_, action_,  ns_of(from - origin_), ns_of(to - origin_), waiting,
+                    version, operation};
     next_ = next_ + 1 < ring_.size() ? next_ + 1 : 0;
     ++count_;
-  }
-  std::int64_t ns(Clock::time_point time) const {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(time - origin_).count();
   }
 
   int worker_;
@@ -92,7 +90,7 @@ class ActionLog {
   ActionTrack& track(int worker) { return tracks_[std::size_t(worker)]; }
   /// Retains the latest kCounts. Called by the last stage's worker at each prediction.
   void count(Counts counts, Clock::time_point now) {
-    counts.at_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now - origin_).count();
+    counts.at_ns = ns_of(now - origin_);
     counts_[counted_++ % kCounts] = counts;
   }
   /// Oldest first. Call when the pipeline has stopped.

@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <functional>
-#include <map>
 
 #include "capture/program/stage_programs.h"
 #include "engine/pipeline/pinning.h"

@@ -16,7 +16,6 @@
 #include "engine/pipeline/channels.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/trainer/sum_group.h"
-#include "engine/trainer/trainer_options.h"
 #include "stages/stage.h"
 #include "stages/tensor_split.h"
 

@@ -4,7 +4,6 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <stdexcept>
 #include <utility>
@@ -16,7 +15,6 @@
 #include "engine/pipeline/perform.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/plan/balance.h"
-#include "engine/schedule/verifier.h"
 #include "engine/trainer/operations.h"
 #include "engine/trainer/profiler.h"
 #include "engine/trainer/rank_wires.h"
