@@ -36,10 +36,10 @@ class TokenQueue {
  public:
   explicit TokenQueue(std::size_t capacity) : queue_(capacity) {}
 
-  bool try_receive(Token& token) { return queue_.try_dequeue(token); }
   /// False if there is none within `patience`; 0: does not block.
   bool receive(Token& token, std::chrono::microseconds patience) {
-    return patience.count() == 0 ? try_receive(token) : queue_.wait_dequeue_timed(token, patience);
+    return patience.count() == 0 ? queue_.try_dequeue(token)
+                                 : queue_.wait_dequeue_timed(token, patience);
   }
   /// False if there is no room within `patience`.
   bool offer(const Token& token, std::chrono::microseconds patience) {

@@ -11,7 +11,6 @@
 #include "engine/pipeline/perform.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/pipeline/rank_options.h"
-#include "engine/pipeline/worker.h"
 #include "engine/schedule/verifier.h"
 
 namespace millrace::engine {
@@ -28,7 +27,6 @@ int viewers(const Schedule& schedule, const RankOptions* ranks) {
 
 /// Runs on the worker's thread.
 void prepare(const Pipeline& pipeline, int worker) {
-  name_this_thread("worker " + std::to_string(worker));
   if (worker < int(pipeline.cores.size()) && pipeline.cores[worker] >= 0)
     pin_this_thread(pipeline.cores[worker]);
   const Program& program = pipeline.schedule.workers[worker];
@@ -93,26 +91,20 @@ Outcome run_pipeline(const Pipeline& pipeline, Feed& feed, Observer* observer,
   for (int worker = 0; worker < int(schedule.workers.size()); ++worker) {
     if (gateway->runs(worker)) workers.push_back(worker);
   }
-  std::vector<std::thread> threads;
   std::latch prepared(std::ptrdiff_t(workers.size()));
+  auto works = gateway->threads();
   for (const int worker : workers) {
-    threads.emplace_back([&, worker] {
-      bool arrived = false;
-      noting_failure([&] {
-        prepare(pipeline, worker);
-        arrived = true;
-        prepared.arrive_and_wait();
-        run_worker(shared, worker);
-      });
-      if (!arrived) prepared.count_down();
+    works.emplace_back("worker " + std::to_string(worker), [&, worker] {
+      noting_failure([&] { prepare(pipeline, worker); });
+      prepared.arrive_and_wait();
+      if (!shared.stop) run_worker(shared, worker);
     });
   }
-  for (auto& [name, work] : gateway->threads()) {
-    threads.emplace_back([&noting_failure, name = std::move(name), work = std::move(work)] {
-      noting_failure([&] {
-        name_this_thread(name);
-        work();
-      });
+  std::vector<std::thread> threads;
+  for (const auto& [name, work] : works) {
+    threads.emplace_back([&, &name = name, &work = work] {
+      name_this_thread(name);
+      noting_failure(work);
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -105,4 +105,8 @@ struct Shared {
   }
 };
 
+/// Runs worker `index`'s program, on its thread. Returns when the stream is over and the worker's
+/// actions are done, or shared.stop is set.
+void run_worker(Shared& shared, int index);
+
 }  // namespace millrace::engine

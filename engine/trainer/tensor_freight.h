@@ -31,21 +31,18 @@ class TensorPayload {
   TensorPayload(std::vector<at::Tensor>& tensors, const std::vector<std::size_t>& bytes, bool stay)
       : tensors_(tensors), notes_(bytes.size()) {
     for (std::size_t i = 0; i < bytes.size(); ++i) {
-      const at::Tensor* const tensor = i < tensors.size() ? &tensors[i] : nullptr;
-      Part& part = parts_.emplace_back(Part{.bytes = bytes[i]});
-      if (stay && tensor && tensor->defined() && tensor->is_non_overlapping_and_dense() &&
-          tensor->nbytes() == bytes[i]) {
-        part.place = data_of(*tensor);
-      } else {
-        part.copy.resize(bytes[i]);
-      }
+      const at::Tensor tensor = i < tensors.size() ? tensors[i] : at::Tensor();
+      Part& part = parts_.emplace_back();
+      part.stays = stay && tensor.defined() && tensor.is_non_overlapping_and_dense() &&
+                   tensor.nbytes() == bytes[i];
+      if (!part.stays) part.copy.resize(bytes[i]);
+      part.data = {part.stays ? data_of(tensor) : part.copy.data(), bytes[i]};
     }
   }
 
   Exchange::Parts parts() {
     Exchange::Parts all{std::as_writable_bytes(std::span(notes_))};
-    for (Part& part : parts_)
-      all.emplace_back(part.place ? part.place : part.copy.data(), part.bytes);
+    for (const Part& part : parts_) all.push_back(part.data);
     return all;
   }
 
@@ -62,14 +59,14 @@ class TensorPayload {
     std::size_t count = 0;
     for (; count < notes_.size() && notes_[count].dims != kNone; ++count) {
       const Part& part = parts_[count];
-      if (part.place) {
+      if (part.stays) {
         take_in_place(tensors_[count], part, notes_[count]);
         continue;
       }
       tensors_.resize(std::max(tensors_.size(), count + 1));
-      tensors_[count] = came(part.copy.data(), part, notes_[count]);
+      tensors_[count] = came(part, notes_[count]);
     }
-    if (count < parts_.size() && !parts_[count].place) tensors_.resize(count);
+    if (count < parts_.size() && !parts_[count].stays) tensors_.resize(count);
   }
 
  private:
@@ -85,20 +82,20 @@ class TensorPayload {
   };
   /// A tensor's data in the message.
   struct Part {
-    std::size_t bytes = 0;
-    std::byte* place = nullptr;     ///< the tensor's memory; null: `copy`
+    bool stays = false;
     std::vector<std::byte> copy{};  ///< empty if it stays
+    std::span<std::byte> data{};    ///< the tensor's memory, or `copy`
   };
 
   static std::byte* data_of(const at::Tensor& tensor) {
     return static_cast<std::byte*>(const_cast<void*>(tensor.const_data_ptr()));
   }
   static void require_in_place(const at::Tensor& tensor, const Part& part) {
-    if (!tensor.defined() || data_of(tensor) != part.place)
+    if (!tensor.defined() || data_of(tensor) != part.data.data())
       throw std::logic_error("a tensor that was to stay where it is has moved");
   }
   static void pack(const at::Tensor& tensor, Part& part, Note& note) {
-    if (part.place) require_in_place(tensor, part);
+    if (part.stays) require_in_place(tensor, part);
     note.dims = kUndefined;
     if (!tensor.defined()) return;
     const at::Tensor dense = tensor.is_non_overlapping_and_dense() ? tensor : tensor.contiguous();
@@ -106,20 +103,20 @@ class TensorPayload {
     if (note.dims > std::int64_t(kMostDims)) throw std::logic_error("a tensor of five dimensions");
     std::copy_n(dense.sizes().begin(), note.dims, note.sizes.begin());
     std::copy_n(dense.strides().begin(), note.dims, note.strides.begin());
-    if (part.place) return;
-    if (dense.nbytes() != part.bytes) throw std::logic_error("a tensor of another size");
-    std::memcpy(part.copy.data(), data_of(dense), part.bytes);
+    if (part.stays) return;
+    if (dense.nbytes() != part.data.size()) throw std::logic_error("a tensor of another size");
+    std::memcpy(part.data.data(), data_of(dense), part.data.size());
   }
   /// Moves the data if its layout differs from the tensor's.
   static void take_in_place(at::Tensor& tensor, const Part& part, const Note& note) {
     require_in_place(tensor, part);
     if (note.dims < 0) throw std::logic_error("a tensor that was to come is not there");
-    if (tensor.strides() != note.layout()) tensor.copy_(came(part.place, part, note));
+    if (tensor.strides() != note.layout()) tensor.copy_(came(part, note));
   }
-  static at::Tensor came(const std::byte* from, const Part& part, const Note& note) {
+  static at::Tensor came(const Part& part, const Note& note) {
     if (note.dims < 0) return {};
     const at::Tensor tensor = at::empty_strided(note.shape(), note.layout(), at::kFloat);
-    std::memcpy(data_of(tensor), from, part.bytes);
+    std::memcpy(data_of(tensor), part.data.data(), part.data.size());
     return tensor;
   }
 
@@ -129,26 +126,27 @@ class TensorPayload {
 };
 
 /// Hands over a trainer's tensors: through host memory in their own layout, which kernels depend
-/// on, or by a wire, which a message without tensors triggers. Options, samples and boundaries must
-/// outlive this. Thread-safety: see Freight.
+/// on, or by a wire, which a message without tensors triggers. Options, samples, boundaries and
+/// steps must outlive this. Thread-safety: see Freight.
 class TensorFreight final : public Freight {
  public:
-  /// `step`: the first local one of a stage; null: none. `replica`: a local one by its replica_id.
-  /// Tensors that a recorded step reads or leaves have fixed addresses.
+  /// `step`: the first local one of a stage; null: none. `steps`: by replica_id. Tensors that a
+  /// recorded step reads or leaves have fixed addresses.
   TensorFreight(const TrainerOptions& options, capture::SampleBuffers& samples,
                 const std::vector<std::unique_ptr<capture::Boundary>>& boundaries,
                 std::function<capture::StageStep*(int stage)> step,
-                std::function<const capture::StageStep&(int replica_id)> replica)
+                const std::vector<std::unique_ptr<capture::StageStep>>& steps)
       : options_(options),
         samples_(samples),
         boundaries_(boundaries),
         step_(std::move(step)),
-        replica_(std::move(replica)),
+        steps_(steps),
         gradients_(std::size_t(options.stages)) {}
 
   /// Allocates room for the gradients of `from` elsewhere that updates of `to` here add up.
   const stages::Tensors* gradients_of(int from, int to) {
-    const at::Tensor like = at::empty_like(replica_(to).stage().sums().front(), at::kCPU);
+    const at::Tensor like =
+        at::empty_like(steps_[std::size_t(to)]->stage().sums().front(), at::kCPU);
     return &(others_[{from, to}] = {at::zeros_like(like), at::zeros_like(like)});
   }
 
@@ -261,7 +259,7 @@ class TensorFreight final : public Freight {
                       std::as_writable_bytes(std::span(made->numbers))},
             .pack =
                 [=, this](int from, int) {
-                  const stages::Stage& giver = replica_(from).stage();
+                  const stages::Stage& giver = steps_[std::size_t(from)]->stage();
                   made->at = giver.sum();
                   const at::Tensor sum = giver.sums()[std::size_t(made->at)].cpu();
                   std::memcpy(made->numbers.data(), sum.const_data_ptr<float>(), bytes);
@@ -277,7 +275,7 @@ class TensorFreight final : public Freight {
   capture::SampleBuffers& samples_;
   const std::vector<std::unique_ptr<capture::Boundary>>& boundaries_;
   const std::function<capture::StageStep*(int)> step_;
-  const std::function<const capture::StageStep&(int)> replica_;
+  const std::vector<std::unique_ptr<capture::StageStep>>& steps_;
   std::vector<std::vector<float>> gradients_;              ///< [stage]
   std::map<std::pair<int, int>, stages::Tensors> others_;  ///< gradients_of()
 };

@@ -157,10 +157,7 @@ void Trainer::check_ranks() {
   }
   wires_ = std::make_unique<RankWires>(options_, schedule_, devices_);
   freight_ = std::make_unique<TensorFreight>(
-      options_, samples_, boundaries_, [this](int stage) { return step_of(stage); },
-      [this](int replica_id) -> const capture::StageStep& {
-        return *steps_[std::size_t(replica_id)];
-      });
+      options_, samples_, boundaries_, [this](int stage) { return step_of(stage); }, steps_);
 }
 
 void Trainer::build() {
