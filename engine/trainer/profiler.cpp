@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <limits>
 #include <thread>
 
@@ -39,21 +40,32 @@ class Rig {
   /// `split`: a backward in two parts.
   Rig(const TrainerOptions& options, stages::StageRange range, bool split, c10::Device device,
       std::unique_ptr<capture::Backend> backend, const Tensors& inputs, const at::Tensor& target)
-      : split_(split),
-        backend_(std::move(backend)),
-        stage_(made(options, range, device)),
+      : backend_(std::move(backend)),
+        stage_(made(options, range, split, device)),
         inputs_(inputs),
         target_(target),
         rate_(at::ones({}, at::TensorOptions(device).dtype(at::kDouble))),
         skipped_(at::zeros({}, device)) {
-    prepare(Part::forward);
+    stash_ = prepare(Part::forward, [this] { kept_ = stage_.forward(inputs_, target_); });
     outputs_ = kept_.outputs;
     backend_->run([&] {
       for (const at::Tensor& output : outputs_) gradients_.push_back(at::full_like(output, 1e-3));
     });
-    prepare(Part::backward);
-    if (split_) prepare(Part::backward_weight);
-    prepare(Part::update);
+    const stages::Adding adding{.retain = backend_->records()};
+    const bool learns = stage_.weight_bytes() > 0;
+    if (split) {
+      const auto first = [=, this] {
+        passed_on_ = stage_.backward_input(kept_, gradients_, adding);
+      };
+      prepare(Part::backward, first, !range.first);
+      prepare(
+          Part::backward_weight, [=, this] { stage_.backward_weight(kept_, adding); }, learns);
+    } else {
+      prepare(Part::backward,
+              [=, this] { passed_on_ = stage_.backward(kept_, gradients_, adding); });
+    }
+    prepare(
+        Part::update, [this] { stage_.update({.count = 1}, rate_, skipped_); }, learns);
   }
   /// The whole network, on a core.
   Rig(const TrainerOptions& options, std::unique_ptr<capture::Backend> backend)
@@ -62,6 +74,8 @@ class Rig {
             at::rand(options.network->output().sizes())) {}
   ~Rig() { backend_->synchronize(); }
 
+  /// Whether the step has `part`.
+  bool has(Part part) const { return bool(bodies_[std::size_t(part)]); }
   /// Milliseconds of one run of `part`. A GPU does many, to hide the clock's grain and the launch.
   double time(Part part) {
     const double start = now_ms();
@@ -69,7 +83,7 @@ class Rig {
     if (graph) {
       graph->launch();
     } else if (!backend_->records()) {
-      backend_->run([&] { run(part); });
+      backend_->run(std::ref(bodies_[std::size_t(part)]));
     }
     if (!graph || !backend_->defers()) return now_ms() - start;  // the device has finished
     backend_->synchronize();
@@ -96,51 +110,29 @@ class Rig {
  private:
   static constexpr int kInARow = 20;
 
-  Stage made(const TrainerOptions& options, stages::StageRange range, c10::Device device) const {
+  Stage made(const TrainerOptions& options, stages::StageRange range, bool split,
+             c10::Device device) const {
     const bool channels_last = backend_->records() && device.is_cpu();  // its kernels prefer it
     Stage stage(options.network, range, options.optimizer, device,
-                {.split = split_, .channels_last = channels_last});
+                {.split = split, .channels_last = channels_last});
     stages::load_state(stage.parameters(), stages::initial_state(*options.network, 0));
     return stage;
   }
 
-  /// Runs `part` for the first time, and records it.
-  void prepare(Part part) {
-    const auto body = [this, part] { run(part); };
+  /// Runs `part` for the first time, and records it if it `works`. Returns the bytes that it keeps.
+  double prepare(Part part, const std::function<void()>& body, bool works = true) {
+    bodies_[std::size_t(part)] = body;
+    std::int64_t bytes = 0;
     // On the stream that it will run on: autograd remembers it for each leaf.
-    backend_->run([&] {
-      if (part != Part::forward) return body();
-      stash_ = double(capture::retained_bytes(body));
-    });
+    backend_->run([&] { bytes = capture::retained_bytes(body); });
     backend_->synchronize();
-    if (!backend_->records() || nothing_to_do(part)) return;
+    if (!backend_->records() || !works) return double(bytes);
     recordings_.push_back(backend_->record(0, body));
     graphs_[std::size_t(part)] = backend_->assemble(std::vector<capture::GraphNode>(
         backend_->defers() ? kInARow : 1, {.recording = recordings_.back().get()}));
-  }
-  bool nothing_to_do(Part part) const {
-    if (part == Part::backward) return split_ && stage_.range().first;
-    return part != Part::forward && stage_.weight_bytes() == 0;
-  }
-  void run(Part part) {
-    const stages::Adding adding{.retain = backend_->records()};
-    switch (part) {
-      case Part::forward:
-        kept_ = stage_.forward(inputs_, target_);
-        break;
-      case Part::backward:
-        passed_on_ = split_ ? stage_.backward_input(kept_, gradients_, adding)
-                            : stage_.backward(kept_, gradients_, adding);
-        break;
-      case Part::backward_weight:
-        stage_.backward_weight(kept_, adding);
-        break;
-      case Part::update:
-        stage_.update({.count = 1}, rate_, skipped_);
-    }
+    return double(bytes);
   }
 
-  const bool split_;
   const std::unique_ptr<capture::Backend> backend_;
   Stage stage_;
   const Tensors inputs_;
@@ -149,6 +141,7 @@ class Rig {
   stages::Activations kept_;
   Tensors outputs_, gradients_, passed_on_;
   double stash_ = 0;
+  std::array<std::function<void()>, kParts> bodies_;  ///< [Part]
   std::vector<std::unique_ptr<capture::Recording>> recordings_;
   std::array<std::unique_ptr<capture::Graph>, kParts> graphs_;  ///< [Part], if recording
 };
@@ -181,11 +174,11 @@ bool are_known(const Times& times) {
 }
 
 /// Times `rig`'s parts, `repeats` to `most` times.
-Times time_parts(Rig& rig, bool split, int repeats, int most) {
+Times time_parts(Rig& rig, int repeats, int most) {
   Times times;
   for (int repeat = 0; repeat < repeats + 2 || (repeat < most + 2 && !are_known(times)); ++repeat) {
     for (std::size_t part = 0; part < kParts; ++part) {
-      if (Part(part) == Part::backward_weight && !split) continue;
+      if (!rig.has(Part(part))) continue;
       const double ms = rig.time(Part(part));
       if (repeat >= 2) times[part].push_back(ms);  // warmed up
     }
@@ -199,7 +192,7 @@ plan::ModuleProfile profile_module(const TrainerOptions& options, int index, Ten
   const c10::Device device = torch_device(how.device);
   Rig rig(options, {index, index + 1, index == 0, false}, /*split=*/true, device,
           make_backend(device, how.recorded, options.numerics), x, {});
-  const Times times = time_parts(rig, true, how.repeats, how.most_repeats);
+  const Times times = time_parts(rig, how.repeats, how.most_repeats);
   plan::ModuleProfile module{.name = options.network->module(index).describe(),
                              .bytes = rig.bytes()};
   for (std::size_t part = 0; part < kParts; ++part)
@@ -264,7 +257,7 @@ std::vector<double> steps_ms(const TrainerOptions& options, int threads, bool pr
     if (programs) pin_this_thread(0);
     at::set_num_threads(programs ? 1 : threads);
     Rig rig(options, make_backend(at::kCPU, programs, options.numerics, threads, pin_this_thread));
-    const Times times = time_parts(rig, false, count, count);
+    const Times times = time_parts(rig, count, count);
     for (int i = 0; i < count; ++i) {
       steps.push_back(0);
       for (const std::vector<double>& part : times) steps.back() += part.empty() ? 0 : part[i];
