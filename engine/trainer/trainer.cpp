@@ -184,21 +184,18 @@ void Trainer::build() {
         schedule_.slots(), sets_.activations[i], sets_.gradients[i]));
     join(i, backend_of(i), backend_of(i + 1));
   }
-  std::vector<stages::Stage*> stages;
-  for (int i = 0; i < options_.stages; ++i) {
-    for (int replica = 0; replica < schedule_.replicas_of(i); ++replica) {
-      const int replica_id = schedule_.replica_id(i, replica);
-      stages.push_back(nullptr);
-      if (!backends[replica_id]) continue;
-      const c10::Device place = device_of(options_, replica_id);
-      if (place.is_cuda()) capture::use_repeatable_kernels();
-      steps_[std::size_t(replica_id)] = std::make_unique<capture::StageStep>(
-          build_stage(options_, schedule_, i, replica_id), std::move(backends[replica_id]), place,
-          samples_, i > 0 ? boundaries_[i - 1].get() : nullptr,
-          i + 1 < options_.stages ? boundaries_[i].get() : nullptr, sets_.inner[i],
-          sets_.stored[i]);
-      stages.back() = &steps_[std::size_t(replica_id)]->stage();
-    }
+  const Lowering lowering(schedule_);
+  std::vector<stages::Stage*> stages(steps_.size());
+  for (std::size_t replica_id = 0; replica_id < steps_.size(); ++replica_id) {
+    if (!backends[replica_id]) continue;
+    const int i = lowering.stage(int(replica_id));
+    const c10::Device place = device_of(options_, int(replica_id));
+    if (place.is_cuda()) capture::use_repeatable_kernels();
+    steps_[replica_id] = std::make_unique<capture::StageStep>(
+        build_stage(options_, schedule_, i, int(replica_id)), std::move(backends[replica_id]),
+        place, samples_, i > 0 ? boundaries_[i - 1].get() : nullptr,
+        lowering.last(i) ? nullptr : boundaries_[i].get(), sets_.inner[i], sets_.stored[i]);
+    stages[replica_id] = &steps_[replica_id]->stage();
   }
   tie_replicas(schedule_, stages,
                [this](int from, int to) { return freight_->gradients_of(from, to); });

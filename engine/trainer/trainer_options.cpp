@@ -7,6 +7,7 @@
 #include "engine/format.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/schedule/launch_groups.h"
+#include "engine/schedule/lowering.h"
 #include "engine/schedule/registry.h"
 #include "engine/schedule/schedule_csv.h"
 #include "engine/schedule/verifier.h"
@@ -128,11 +129,10 @@ stages::Stage build_stage(const TrainerOptions& options, const Schedule& schedul
 }
 
 std::vector<stages::Stage> build_stages(const TrainerOptions& options, const Schedule& schedule) {
+  const Lowering lowering(schedule);
   std::vector<stages::Stage> stages;
-  for (int index = 0; index < schedule.stages; ++index) {
-    for (int replica = 0; replica < schedule.replicas_of(index); ++replica)
-      stages.push_back(build_stage(options, schedule, index, schedule.replica_id(index, replica)));
-  }
+  for (int replica_id = 0; replica_id < schedule.replica_ids(); ++replica_id)
+    stages.push_back(build_stage(options, schedule, lowering.stage(replica_id), replica_id));
   return stages;
 }
 
