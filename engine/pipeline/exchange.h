@@ -40,30 +40,6 @@ struct LinkTime {
   double ms = 0;              ///< median from the send until the receiver has the message
 };
 
-/// The latest measurement of each kind of message on each route. Thread-safe.
-class LinkTimes {
- public:
-  void note(const LinkTime& time) {
-    const std::lock_guard lock(mutex_);
-    for (LinkTime& known : all_) {
-      if (known.cargo == time.cargo && known.stage == time.stage && known.from == time.from &&
-          known.to == time.to) {
-        known = time;
-        return;
-      }
-    }
-    all_.push_back(time);
-  }
-  std::vector<LinkTime> read() const {
-    const std::lock_guard lock(mutex_);
-    return all_;
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::vector<LinkTime> all_;
-};
-
 /// Messages between the processes of one run, its ranks: 0 to ranks() - 1, all started with the
 /// same config. Needs no MPI. A port carries messages of one size between the same buffers; it
 /// delivers in order and allocates nothing. A letter is a message of any size; letters of one kind
@@ -76,8 +52,8 @@ class Exchange {
   virtual int rank() const = 0;
   virtual int ranks() const = 0;
   std::mutex& mutex() { return *mutex_; }
-  /// Latencies of the pipeline's messages; on rank 0, of all ranks. Any thread.
-  LinkTimes& times() { return times_; }
+  /// The latest latency of each kind of message on each route; on rank 0, of all ranks.
+  std::vector<LinkTime> times;
 
   using Parts = std::vector<std::span<std::byte>>;
   /// Opens a port to or from `peer`, which opens its side with the same tag (0 to kTags - 1) and
@@ -146,7 +122,6 @@ class Exchange {
 
  private:
   const std::shared_ptr<std::mutex> mutex_;
-  LinkTimes times_;
 };
 
 }  // namespace millrace::engine

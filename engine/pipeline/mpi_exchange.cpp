@@ -143,13 +143,10 @@ class MpiExchange final : public Exchange {
     for (const auto& message : messages) {
       MPI_Datatype type = type_of(message);
       MPI_Request* const request = &all.emplace_back();
-      if (sends) {
-        require(MPI_Send_init(MPI_BOTTOM, 1, type, peer, kLetters + tag, all_, request),
-                "MPI_Send_init");
-      } else {
-        require(MPI_Recv_init(MPI_BOTTOM, 1, type, peer, kLetters + tag, all_, request),
-                "MPI_Recv_init");
-      }
+      const auto set_up = [&](auto init, const char* call) {
+        require(init(MPI_BOTTOM, 1, type, peer, kLetters + tag, all_, request), call);
+      };
+      sends ? set_up(MPI_Send_init, "MPI_Send_init") : set_up(MPI_Recv_init, "MPI_Recv_init");
       MPI_Type_free(&type);  // the request keeps a reference
     }
     const int port = int(ports_.size()) - 1;

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -447,7 +448,17 @@ class RankGateway final : public Gateway {
   }
   void send_beat(int rank) { tell(rank, letter('B').put(clocks_.beat_for(rank, Clock::now()))); }
   void note(const std::vector<LinkTime>& times) {
-    for (const LinkTime& time : times) exchange_.times().note(time);
+    const auto route = [](const LinkTime& of) {
+      return std::tuple(of.cargo, of.stage, of.from, of.to);
+    };
+    for (const LinkTime& time : times) {
+      const auto known = std::ranges::find(exchange_.times, route(time), route);
+      if (known == exchange_.times.end()) {
+        exchange_.times.push_back(time);
+      } else {
+        *known = time;
+      }
+    }
   }
   void stop(bool lost) {
     if (lost) exchange_.abandon();

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <mutex>
 #include <set>
 #include <stdexcept>
 
@@ -212,7 +213,10 @@ nlohmann::ordered_json RankTeam::report(const engine::Trainer& trainer,
 }
 
 std::vector<engine::LinkTime> RankTeam::link_times() const {
-  std::vector<engine::LinkTime> all = grid_->pipeline().times().read();
+  engine::Exchange& exchange = grid_->pipeline();
+  std::unique_lock lock(exchange.mutex());
+  std::vector<engine::LinkTime> all = exchange.times;
+  lock.unlock();
   for (engine::LinkTime& link : all) {
     link.from *= grid_->tensor();
     link.to *= grid_->tensor();
