@@ -16,4 +16,12 @@ inline double now_ms() {
   return std::chrono::duration<double, std::milli>(Clock::now().time_since_epoch()).count();
 }
 
+/// Milliseconds that `work()` takes.
+template <class Work>
+double ms_of(const Work& work) {
+  const double begin = now_ms();
+  work();
+  return now_ms() - begin;
+}
+
 }  // namespace millrace::engine

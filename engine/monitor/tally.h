@@ -17,11 +17,6 @@ enum class Fate : std::uint8_t {
   replay_skipped,  ///< fed again, but not trained on
 };
 
-/// The fate of a replayed sample that is treated like a new one of this fate.
-inline Fate again(Fate fate) {
-  return fate == Fate::trained ? Fate::replayed : Fate::replay_skipped;
-}
-
 struct FateCounts {
   std::int64_t trained = 0, predicted_only = 0, without_target = 0, replayed = 0,
                replay_skipped = 0;
@@ -64,15 +59,22 @@ class Tally {
 };
 
 /// Tallies fates and remembers the latest, since only the end of the stream decides which updates
-/// count. set(): last stage's workers, each its own samples. take_back(): after they have ended.
+/// count. admit(): stage 0's worker, before it sends. set(): last stage's workers, each its own
+/// samples. take_back(): after they have ended.
 class Fates {
  public:
   /// `latest`: how many to remember. `tally` must outlive this.
   Fates(Tally& tally, std::int64_t latest) : tally_(tally), latest_(std::size_t(latest)) {}
 
+  void admit(std::int64_t sample, bool replayed) { entry(sample).replayed = replayed; }
+  /// `fate`: if replayed, as of a new sample.
   void set(std::int64_t sample, Fate fate) {
-    latest_[std::size_t(sample) % latest_.size()] = {sample, fate};
-    tally_.add(fate, 1);
+    Entry& mine = entry(sample);
+    mine.sample = sample;
+    mine.fate = !mine.replayed          ? fate
+                : fate == Fate::trained ? Fate::replayed
+                                        : Fate::replay_skipped;
+    tally_.add(mine.fate, 1);
   }
   /// Takes back the samples from `end` on, which this replica counted but another never reached.
   void take_back(std::int64_t end) {
@@ -85,7 +87,10 @@ class Fates {
   struct Entry {
     std::int64_t sample = -1;
     Fate fate = Fate::trained;
+    bool replayed = false;
   };
+  Entry& entry(std::int64_t sample) { return latest_[std::size_t(sample) % latest_.size()]; }
+
   Tally& tally_;
   std::vector<Entry> latest_;
 };

@@ -80,7 +80,7 @@ class Gateway {
     info.fate = choose(sample) ? Fate::trained : Fate::predicted_only;
     if (!info.has_target) info.fate = Fate::without_target;
     if (pipeline.guard) pipeline.guard->scene.see(taken, info.has_target && !pipeline.late_targets);
-    shared_.set_replayed(sample, info.replayed);
+    shared_.fates.admit(sample, info.replayed);
     Admission& admission = shared_.admission;
     admission.admitted = sample + 1;
     if (info.replayed) {

@@ -55,7 +55,7 @@ Outcome run_pipeline(const Pipeline& pipeline, Feed& feed, Observer* observer,
                      const PipelineOptions& options) {
   const Schedule& schedule = pipeline.schedule;
   const int slots = schedule.slots();
-  const std::int64_t choice = schedule.samples_a_choice(), latest = 2 * slots + choice;
+  const std::int64_t choice = schedule.samples_a_choice();
   std::vector<std::unique_ptr<Sample>> empty;
   std::vector<Sample*> samples = pipeline.samples;
   while (int(samples.size()) < slots)
@@ -73,8 +73,7 @@ Outcome run_pipeline(const Pipeline& pipeline, Feed& feed, Observer* observer,
                 .choice = choice,
                 .lowering = std::move(lowering),
                 .channels = std::move(channels),
-                .fates = Fates(pipeline.monitor.tally(), latest),
-                .again = std::vector<char>(std::size_t(latest))};
+                .fates = Fates(pipeline.monitor.tally(), 2 * slots + choice)};
   const std::unique_ptr<Gateway> gateway =
       pipeline.ranks ? make_rank_gateway(shared) : std::make_unique<Gateway>(shared);
   shared.gateway = gateway.get();

@@ -73,7 +73,6 @@ struct Shared {
   Lowering lowering;
   Channels channels;
   Fates fates;
-  std::vector<char> again;  ///< [sample % size]: replayed(); stage 0 writes before it sends
   Gateway* gateway = nullptr;
   Admission admission{};
   std::atomic<bool> stop{false};  ///< a worker failed: all waits end
@@ -98,11 +97,6 @@ struct Shared {
            action.sample >= (limited ? schedule().applied(samples) : samples);
   }
   Sample& in_flight(std::int64_t sample) { return *samples[std::size_t(pool.slot_of(sample))]; }
-  /// `sample`: one of the latest.
-  bool replayed(std::int64_t sample) const { return again[std::size_t(sample) % again.size()]; }
-  void set_replayed(std::int64_t sample, bool is) {
-    again[std::size_t(sample) % again.size()] = is;
-  }
 };
 
 /// Runs worker `index`'s program, on its thread. Returns when the stream is over and the worker's

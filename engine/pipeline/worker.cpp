@@ -560,7 +560,7 @@ class Worker {
     const int later = shared_.lowering.replicas(update.action.stage) - 1 - program_.replica;
     const std::int64_t end = update.action.sample - later + 1;
     for (std::int64_t sample = end - shared_.schedule().group; sample < end; ++sample)
-      shared_.fates.set(sample, shared_.replayed(sample) ? again(fate) : fate);
+      shared_.fates.set(sample, fate);
   }
   /// How long to wait before polling launched work again.
   std::chrono::microseconds patience() { return patience_->next(launches_.patience()); }

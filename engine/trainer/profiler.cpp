@@ -295,11 +295,12 @@ std::vector<double> trips_ms(std::vector<float>& message, int rounds) {
   });
   std::vector<double> trips;
   for (int round = 0; round < rounds; ++round) {
-    const double start = now_ms();
-    put(there, {round});
-    await(back);
-    rewrite(message);
-    if (round > 10) trips.push_back(now_ms() - start);
+    const double ms = ms_of([&] {
+      put(there, {round});
+      await(back);
+      rewrite(message);
+    });
+    if (round > 10) trips.push_back(ms);
   }
   other.join();
   return trips;
@@ -317,11 +318,8 @@ plan::HandOff hand_off_here() {
     for (int batch = 0; batch < kBatches && !(way.median > 2 * way.spread && way.spread > 0);
          ++batch) {
       for (const double ms : trips_ms(message, kRounds)) trips.push_back(ms);
-      for (int round = 0; round < kRounds; ++round) {
-        const double start = now_ms();
-        rewrite(message);
-        alone.push_back(now_ms() - start);
-      }
+      for (int round = 0; round < kRounds; ++round)
+        alone.push_back(ms_of([&] { rewrite(message); }));
       const plan::Measured trip = measured(trips), work = measured(alone);
       way = {trip.median / 2 - work.median, trip.spread / 2 + work.spread};
     }
@@ -339,11 +337,8 @@ plan::Measured sum_ms(SumGroup& group, std::vector<float>& numbers, int place) {
   plan::Measured quickest{.median = std::numeric_limits<double>::infinity()};
   for (int batch = 0; batch < kBatches; ++batch) {
     std::vector<double> all;
-    for (int sum = 0; sum < kSums; ++sum) {
-      const double before = now_ms();
-      group.add_up(numbers, place);
-      all.push_back(now_ms() - before);
-    }
+    for (int sum = 0; sum < kSums; ++sum)
+      all.push_back(ms_of([&] { group.add_up(numbers, place); }));
     const plan::Measured ms = measured(all);
     if (ms.median < quickest.median) quickest = ms;
   }

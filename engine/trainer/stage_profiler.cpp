@@ -74,9 +74,7 @@ std::vector<ActionTimes> walk(const Schedule& schedule, int worker,
   const double end = now_ms() + 1e3 * seconds;
   for (; at < least || now_ms() < end; ++at) {
     const Action action = program.at(at);
-    const double start = now_ms();
-    act(action);
-    times[action.stage][std::size_t(action.op)].push_back(now_ms() - start);
+    times[action.stage][std::size_t(action.op)].push_back(ms_of([&] { act(action); }));
   }
   return times;
 }

@@ -139,8 +139,7 @@ Trainer::Trainer(TrainerOptions options)
                options_.devices.size(), schedule_.replica_ids());
   devices_ = options_.devices;
   if (options_.exchange) check_ranks();
-  const auto build_all = [&] { capture::with_plain_errors([&] { build(); }); };
-  recording_.on ? record(build_all) : build_all();
+  record_or_not([this] { build(); });
 }
 
 Trainer::~Trainer() = default;
@@ -230,10 +229,11 @@ void Trainer::join(int stage, const capture::Backend* above, const capture::Back
   }
 }
 
-void Trainer::record(const std::function<void()>& work) {
+void Trainer::record_or_not(const std::function<void()>& work) {
   try {
     capture::with_plain_errors(work);
   } catch (const std::runtime_error& error) {
+    if (!recording_.on) throw;
     if (options_.capture == Capture::graph || (wires_ && wires_->any()))
       throw std::runtime_error(std::string("pipeline.capture: recording failed: ") + error.what());
     {
@@ -247,7 +247,7 @@ void Trainer::record(const std::function<void()>& work) {
 
 void Trainer::prepare() {
   if (std::exchange(prepared_, true) || !recording_.on) return;
-  record([&] { capture_steps(schedule_, steps(), sets_.capacity); });
+  record_or_not([&] { capture_steps(schedule_, steps(), sets_.capacity); });
 }
 
 std::vector<capture::Step*> Trainer::steps() const {

@@ -111,8 +111,8 @@ class Trainer {
 
  private:
   void build();  ///< stages and what lies between them
-  /// Runs `work`, which prepares recorded steps. If it fails, steps run eagerly where allowed.
-  void record(const std::function<void()>& work);
+  /// Runs `work`, which prepares steps. If it fails to record them, they run eagerly where allowed.
+  void record_or_not(const std::function<void()>& work);
   /// Sets how data crosses the cut after `stage`. Null: the neighbour is on another rank.
   void join(int stage, const capture::Backend* above, const capture::Backend* below);
   void recut(const std::vector<int>& cut, stages::StateDict weights, double backed_off);
