@@ -7,22 +7,18 @@
 #include "engine/schedule/generators/per_stage.h"
 
 namespace millrace::engine::schedules {
-namespace {
-
-Schedule gpipe_schedule(const ScheduleSpec& spec) {
-  const int group = spec.microbatches;
-  return by_minibatches(spec.stages, group, group, [&](int, const auto& add) {
-    for (std::int64_t m = 0; m < group; ++m) add(Op::forward, m);
-    for (std::int64_t m = 0; m < group; ++m) add(Op::backward, m);
-  });
-}
-
-}  // namespace
 
 extern const ScheduleEntry gpipe{
     .name = "gpipe",
     .summary = "all forwards of a minibatch, all its backwards, one update; the pipeline drains",
-    .generate = gpipe_schedule,
+    .generate =
+        [](const ScheduleSpec& spec) {
+          const int group = spec.microbatches;
+          return by_minibatches(spec.stages, group, group, [&](int, const auto& add) {
+            for (std::int64_t m = 0; m < group; ++m) add(Op::forward, m);
+            for (std::int64_t m = 0; m < group; ++m) add(Op::backward, m);
+          });
+        },
     .minibatches = true,
     .flushes = true,
     .replicates = true,

@@ -10,26 +10,22 @@
 #include "engine/schedule/generators/per_stage.h"
 
 namespace millrace::engine::schedules {
-namespace {
-
-Schedule one_forward_one_backward_schedule(const ScheduleSpec& spec) {
-  const int n = spec.stages, group = spec.microbatches;
-  return by_minibatches(n, std::min(group, n), group, [&](int stage, const auto& add) {
-    const int warm_up = std::min(group, n - stage - 1);
-    for (std::int64_t m = 0; m < warm_up; ++m) add(Op::forward, m);
-    for (std::int64_t m = 0; m < group; ++m) {
-      if (m + warm_up < group) add(Op::forward, m + warm_up);
-      add(Op::backward, m);
-    }
-  });
-}
-
-}  // namespace
 
 extern const ScheduleEntry one_forward_one_backward{
     .name = "1f1b",
     .summary = "as gpipe, but backward as soon as possible: at most N samples' activations",
-    .generate = one_forward_one_backward_schedule,
+    .generate =
+        [](const ScheduleSpec& spec) {
+          const int n = spec.stages, group = spec.microbatches;
+          return by_minibatches(n, std::min(group, n), group, [&](int stage, const auto& add) {
+            const int warm_up = std::min(group, n - stage - 1);
+            for (std::int64_t m = 0; m < warm_up; ++m) add(Op::forward, m);
+            for (std::int64_t m = 0; m < group; ++m) {
+              if (m + warm_up < group) add(Op::forward, m + warm_up);
+              add(Op::backward, m);
+            }
+          });
+        },
     .minibatches = true,
     .flushes = true,
     .replicates = true,

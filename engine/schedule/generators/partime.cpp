@@ -12,21 +12,17 @@
 #include "engine/schedule/generators/per_stage.h"
 
 namespace millrace::engine::schedules {
-namespace {
-
-Schedule partime_schedule(const ScheduleSpec& spec) {
-  const bool own = spec.deep_supervision;  // a gradient meets its own sample
-  // N samples are at work; one more lets stage 0 start the next while the last stage finishes, so
-  // neighbours never wait for a third stage. Stage 0 buffers its input for 2(N-1) samples.
-  return by_frames(spec.stages, own ? 2 * spec.stages : spec.stages + 1, own);
-}
-
-}  // namespace
 
 extern const ScheduleEntry partime{
     .name = "partime",
     .summary = "one step a frame: gradients go back through the activations of the current frame",
-    .generate = partime_schedule,
+    // N samples are at work; one more lets stage 0 start the next while the last stage finishes, so
+    // neighbours never wait for a third stage. Stage 0 buffers its input for 2(N-1) samples.
+    .generate =
+        [](const ScheduleSpec& spec) {
+          const bool own = spec.deep_supervision;  // a gradient meets its own sample
+          return by_frames(spec.stages, own ? 2 * spec.stages : spec.stages + 1, own);
+        },
     .deep_supervision = true,
 };
 

@@ -9,19 +9,15 @@
 #include "engine/schedule/generators/per_stage.h"
 
 namespace millrace::engine::schedules {
-namespace {
-
-Schedule pb_schedule(const ScheduleSpec& spec) {
-  // Stage 0 holds a sample from its forward to its backward, 2(N-1) samples later.
-  return by_frames(spec.stages, 2 * spec.stages, /*own=*/true);
-}
-
-}  // namespace
 
 extern const ScheduleEntry pb{
     .name = "pb",
     .summary = "as partime, but a gradient goes back through its own frame's saved activations",
-    .generate = pb_schedule,
+    // Stage 0 holds a sample from its forward to its backward, 2(N-1) samples later.
+    .generate =
+        [](const ScheduleSpec& spec) {
+          return by_frames(spec.stages, 2 * spec.stages, /*own=*/true);
+        },
     .deep_supervision = true,
     .recomputes = false,
     .samples_kept = [](int depth, int, int) { return 2 * depth - 1; },  // forwards run a tick ahead

@@ -7,21 +7,17 @@
 #include "engine/schedule/generators/per_stage.h"
 
 namespace millrace::engine::schedules {
-namespace {
-
-Schedule sequential_schedule(const ScheduleSpec& spec) {
-  return by_minibatches(spec.stages, 2, 1, [](int, const auto& add) {
-    add(Op::forward, 0);
-    add(Op::backward, 0);
-  });
-}
-
-}  // namespace
 
 extern const ScheduleEntry sequential{
     .name = "sequential",
     .summary = "each frame through all stages and back before the next one: plain training",
-    .generate = sequential_schedule,
+    .generate =
+        [](const ScheduleSpec& spec) {
+          return by_minibatches(spec.stages, 2, 1, [](int, const auto& add) {
+            add(Op::forward, 0);
+            add(Op::backward, 0);
+          });
+        },
 };
 
 }  // namespace millrace::engine::schedules

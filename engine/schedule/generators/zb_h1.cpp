@@ -13,28 +13,25 @@
 #include "engine/schedule/generators/per_stage.h"
 
 namespace millrace::engine::schedules {
-namespace {
-
-Schedule zb_h1_schedule(const ScheduleSpec& spec) {
-  const int n = spec.stages, group = spec.microbatches;
-  return by_minibatches(n, std::min(group, 2 * n), group, [&](int stage, const auto& add) {
-    const int warm_up = std::min(group, n - stage - 1);
-    for (std::int64_t m = 0; m < warm_up; ++m) add(Op::forward, m);
-    for (std::int64_t m = 0; m < group; ++m) {
-      if (m + warm_up < group) add(Op::forward, m + warm_up);
-      add(Op::backward_input, m);
-      if (m >= stage) add(Op::backward_weight, m - stage);
-    }
-    for (std::int64_t m = std::max(0, group - stage); m < group; ++m) add(Op::backward_weight, m);
-  });
-}
-
-}  // namespace
 
 extern const ScheduleEntry zb_h1{
     .name = "zb-h1",
     .summary = "1f1b with the weights' gradients deferred to fill the bubble",
-    .generate = zb_h1_schedule,
+    .generate =
+        [](const ScheduleSpec& spec) {
+          const int n = spec.stages, group = spec.microbatches;
+          return by_minibatches(n, std::min(group, 2 * n), group, [&](int stage, const auto& add) {
+            const int warm_up = std::min(group, n - stage - 1);
+            for (std::int64_t m = 0; m < warm_up; ++m) add(Op::forward, m);
+            for (std::int64_t m = 0; m < group; ++m) {
+              if (m + warm_up < group) add(Op::forward, m + warm_up);
+              add(Op::backward_input, m);
+              if (m >= stage) add(Op::backward_weight, m - stage);
+            }
+            for (std::int64_t m = std::max(0, group - stage); m < group; ++m)
+              add(Op::backward_weight, m);
+          });
+        },
     .minibatches = true,
     .flushes = true,
     .samples_kept = [](int, int stages,
