@@ -12,149 +12,132 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Everywhere below, `where` names the object with the field; "": the file's outermost.
+/// An object of the file. `where` names it in errors; "": the outermost.
+class Fields {
+ public:
+  explicit Fields(const Json& json, std::string where = "")
+      : json_(json), where_(std::move(where)) {}
 
-[[noreturn]] void fail(const std::string& what, const std::string& where = "") {
-  throw ProfileError(where.empty() ? what : where + ": " + what);
-}
-
-const Json& at(const Json& object, const std::string& field, const std::string& where = "") {
-  const auto found = object.find(field);
-  if (found == object.end()) fail(field + " is missing", where);
-  return *found;
-}
-
-/// Refuses unknown fields: otherwise a misspelt optional field would go unnoticed.
-void require_known(const Json& object, const std::vector<std::string>& fields,
-                   const std::string& where = "") {
-  for (const auto& [name, value] : object.items()) {
-    if (std::find(fields.begin(), fields.end(), name) == fields.end())
-      fail("unknown field \"" + name + "\"", where);
+  [[noreturn]] void fail(const std::string& what) const {
+    throw ProfileError(where_.empty() ? what : where_ + ": " + what);
   }
-}
-
-double number(const Json& object, const std::string& field, const std::string& where = "") {
-  const Json& value = at(object, field, where);
-  if (!value.is_number()) fail(field + " is not a number", where);
-  return value.get<double>();
-}
-
-double number_or(const Json& object, const char* field, double other,
-                 const std::string& where = "") {
-  return object.contains(field) ? number(object, field, where) : other;
-}
-
-int count_or(const Json& object, const char* field, int other, const std::string& where = "") {
-  const double value = number_or(object, field, other, where);
-  if (!(value >= 1 && value <= 1e9) || value != int(value))
-    fail(std::string(field) + " is no count", where);
-  return int(value);
-}
-
-std::string text_or(const Json& object, const char* field, const std::string& where = "") {
-  if (!object.contains(field)) return "";
-  if (!object.at(field).is_string()) fail(std::string(field) + " is no text", where);
-  return object.at(field).get<std::string>();
-}
-
-const Json& list(const Json& object, const char* field, const std::string& where = "") {
-  const Json& value = at(object, field, where);
-  if (!value.is_array()) fail(std::string(field) + " is no list", where);
-  return value;
-}
-
-/// The elements of a list of `count` numbers; empty if `value` is anything else.
-std::vector<double> numbers(const Json& value, std::size_t count) {
-  const auto is_number = [](const Json& element) { return element.is_number(); };
-  if (!value.is_array() || value.size() != count ||
-      !std::all_of(value.begin(), value.end(), is_number)) {
-    return {};
+  /// Refuses unknown fields: otherwise a misspelt optional field would go unnoticed.
+  void require_known(const std::vector<std::string>& fields) const {
+    for (const auto& [name, value] : json_.items()) {
+      if (std::ranges::find(fields, name) == fields.end()) fail("unknown field \"" + name + "\"");
+    }
   }
-  return value.get<std::vector<double>>();
-}
-
-/// [median, spread], or the median alone.
-Measured measured(const Json& object, const std::string& field, const std::string& where) {
-  const Json& value = at(object, field, where);
-  if (value.is_number()) return {value.get<double>(), 0};
-  const std::vector<double> pair = numbers(value, 2);
-  if (pair.empty()) fail(field + " is not [median, spread]", where);
-  return {pair[0], pair[1]};
-}
-
-/// Each element: [ways, forward, input gradient, weight gradient, update].
-void read_parts(ModuleProfile& module, const Json& all, const std::string& where) {
-  for (const Json& one : all) {
-    const std::vector<double> part = numbers(one, 5);
-    if (part.empty() || part[0] < 2 || part[0] > 1e4)
-      fail("tensor_ms is no list of [parts, ms, ms, ms, ms]", where);
-    module.parts[int(part[0])] = {part[1], part[2], part[3], part[4]};
+  bool has(const std::string& field) const { return json_.contains(field); }
+  const Json& at(const std::string& field) const {
+    if (!has(field)) fail(field + " is missing");
+    return json_.at(field);
   }
-}
+  double number(const std::string& field) const {
+    if (!at(field).is_number()) fail(field + " is not a number");
+    return at(field).get<double>();
+  }
+  double number_or(const std::string& field, double other) const {
+    return has(field) ? number(field) : other;
+  }
+  int count_or_1(const std::string& field) const {
+    const double value = number_or(field, 1);
+    if (!(value >= 1 && value <= 1e9) || value != int(value)) fail(field + " is no count");
+    return int(value);
+  }
+  std::string text_or_none(const std::string& field) const {
+    if (!has(field)) return "";
+    if (!at(field).is_string()) fail(field + " is no text");
+    return at(field).get<std::string>();
+  }
+  const Json& list(const std::string& field) const {
+    if (!at(field).is_array()) fail(field + " is no list");
+    return at(field);
+  }
+  const Json& list_or_none(const std::string& field) const {
+    static const Json none = Json::array();
+    return has(field) ? list(field) : none;
+  }
+  /// Each element of the list is itself a list of `count` numbers, which `form` describes.
+  std::vector<std::vector<double>> rows(const std::string& field, std::size_t count,
+                                        const std::string& form) const {
+    std::vector<std::vector<double>> rows;
+    for (const Json& row : list_or_none(field)) {
+      if (!is_numbers(row) || row.size() != count) fail(field + " is no list of " + form);
+      rows.push_back(row.get<std::vector<double>>());
+    }
+    return rows;
+  }
+  /// [median, spread], or the median alone.
+  Measured measured(const std::string& field) const {
+    const Json& value = at(field);
+    if (value.is_number()) return {value.get<double>(), 0};
+    if (!is_numbers(value) || value.size() != 2) fail(field + " is not [median, spread]");
+    return {value[0].get<double>(), value[1].get<double>()};
+  }
+  static bool is_numbers(const Json& value) {
+    return value.is_array() && std::ranges::all_of(value, &Json::is_number);
+  }
+
+ private:
+  const Json& json_;
+  const std::string where_;
+};
 
 ModuleProfile read_module(const Json& json, std::size_t index) {
-  std::string where = "module " + std::to_string(index);
-  if (!json.is_object()) fail("is no object", where);
-  ModuleProfile module;
-  module.name = text_or(json, "name", where);
-  if (module.name.empty()) fail("name is missing", where);
-  where += " (" + module.name + ")";
+  const Fields unnamed(json, "module " + std::to_string(index));
+  if (!json.is_object()) unnamed.fail("is no object");
+  ModuleProfile module{.name = unnamed.text_or_none("name")};
+  if (module.name.empty()) unnamed.fail("name is missing");
+  const Fields from(json, "module " + std::to_string(index) + " (" + module.name + ")");
   std::vector<std::string> fields = {"name", "tensor_ways", "tensor_bytes", "tensor_gradient_bytes",
                                      "tensor_ms"};
   for (const auto& [field, time] : kTimes) fields.push_back(std::string(field) + "_ms");
   for (const auto& [field, size] : kSizes) fields.push_back(field);
-  require_known(json, fields, where);
-  for (const auto& [field, time] : kTimes)
-    module.*time = measured(json, std::string(field) + "_ms", where);
-  for (const auto& [field, size] : kSizes) {
-    if (size == &StepBytes::state && !json.contains(field)) continue;
-    module.bytes.*size = number(json, field, where);
+  from.require_known(fields);
+  for (const auto& [field, time] : kTimes) module.*time = from.measured(std::string(field) + "_ms");
+  for (const auto& [field, size] : kSizes)
+    module.bytes.*size = size == &StepBytes::state ? from.number_or(field, 0) : from.number(field);
+  module.tensor_ways = from.count_or_1("tensor_ways");
+  module.tensor_bytes = from.number_or("tensor_bytes", 0);
+  module.tensor_gradient_bytes = from.number_or("tensor_gradient_bytes", module.tensor_bytes);
+  const std::string form = "[parts, ms, ms, ms, ms]";
+  for (const auto& part : from.rows("tensor_ms", 5, form)) {
+    if (part[0] < 2 || part[0] > 1e4) from.fail("tensor_ms is no list of " + form);
+    module.parts[int(part[0])] = {part[1], part[2], part[3], part[4]};
   }
-  module.tensor_ways = count_or(json, "tensor_ways", 1, where);
-  module.tensor_bytes = number_or(json, "tensor_bytes", 0, where);
-  module.tensor_gradient_bytes =
-      number_or(json, "tensor_gradient_bytes", module.tensor_bytes, where);
-  if (json.contains("tensor_ms")) read_parts(module, list(json, "tensor_ms", where), where);
   return module;
 }
 
 HandOff read_hand_off(const Json& json) {
-  HandOff hand_off;
-  if (!json.is_object()) fail("a hand-off is no object");
-  hand_off.between = text_or(json, "between");
-  const std::string where = "hand-off " + hand_off.between;
-  require_known(json, {"between", "bytes_ms"}, where);
-  for (const Json& point : list(json, "bytes_ms", where)) {
-    const std::vector<double> pair = numbers(point, 2);
-    if (pair.empty()) fail("bytes_ms is no list of [bytes, ms]", where);
-    hand_off.points.push_back({pair[0], pair[1]});
-  }
+  if (!json.is_object()) throw ProfileError("a hand-off is no object");
+  HandOff hand_off{.between = Fields(json).text_or_none("between")};
+  const Fields from(json, "hand-off " + hand_off.between);
+  from.require_known({"between", "bytes_ms"});
+  from.at("bytes_ms");  // required
+  for (const auto& point : from.rows("bytes_ms", 2, "[bytes, ms]"))
+    hand_off.points.emplace_back(point[0], point[1]);
   return hand_off;
 }
 
 Profile read(const Json& json) {
-  if (!json.is_object() || number_or(json, "millrace_profile", 0) != 1) {
-    fail("millrace_profile is not 1: no profile, or a later one");
+  const Fields from(json);
+  if (!json.is_object() || from.number_or("millrace_profile", 0) != 1)
+    from.fail("millrace_profile is not 1: no profile, or a later one");
+  from.require_known({"millrace_profile", "network", "source", "device", "frames", "input_bytes",
+                      "thread_speedup", "hand_offs", "modules"});
+  Profile profile{.network = from.text_or_none("network"),
+                  .source = from.text_or_none("source"),
+                  .device = from.text_or_none("device"),
+                  .frames = from.count_or_1("frames"),
+                  .input_bytes = from.number_or("input_bytes", 0)};
+  if (from.has("thread_speedup")) {
+    const Json& speeds = from.list("thread_speedup");
+    if (!Fields::is_numbers(speeds)) from.fail("thread_speedup is no list of numbers");
+    profile.thread_speedup = speeds.get<std::vector<double>>();
   }
-  require_known(json, {"millrace_profile", "network", "source", "device", "frames", "input_bytes",
-                       "thread_speedup", "hand_offs", "modules"});
-  Profile profile;
-  profile.network = text_or(json, "network");
-  profile.source = text_or(json, "source");
-  profile.device = text_or(json, "device");
-  profile.frames = count_or(json, "frames", 1);
-  profile.input_bytes = number_or(json, "input_bytes", 0);
-  if (json.contains("thread_speedup")) {
-    const Json& speeds = list(json, "thread_speedup");
-    profile.thread_speedup = numbers(speeds, speeds.size());
-    if (profile.thread_speedup.size() != speeds.size())
-      fail("thread_speedup is no list of numbers");
-  }
-  if (json.contains("hand_offs")) {
-    for (const Json& value : list(json, "hand_offs"))
-      profile.hand_offs.push_back(read_hand_off(value));
-  }
-  for (const Json& value : list(json, "modules"))
+  for (const Json& value : from.list_or_none("hand_offs"))
+    profile.hand_offs.push_back(read_hand_off(value));
+  for (const Json& value : from.list("modules"))
     profile.modules.push_back(read_module(value, profile.modules.size()));
   return profile;
 }
@@ -206,11 +189,11 @@ Profile profile_from_json(const std::string& text, const std::string& name) {
     check_profile(profile);
     return profile;
   } catch (const Json::exception& error) {
-    fail(std::string("is no JSON: ") + error.what(), name);
+    throw ProfileError(name + ": is no JSON: " + error.what());
   } catch (const std::length_error& error) {
-    fail(error.what(), name);
+    throw ProfileError(name + ": " + error.what());
   } catch (const ProfileError& error) {
-    fail(error.what(), name);
+    throw ProfileError(name + ": " + error.what());
   }
 }
 
