@@ -49,6 +49,13 @@ struct Stage {
   bool operator==(const Stage&) const = default;
 };
 
+/// The cut in a config: where stages 1.. begin.
+inline std::vector<int> begins_of(const std::vector<Stage>& stages) {
+  std::vector<int> begins;
+  for (std::size_t i = 1; i < stages.size(); ++i) begins.push_back(stages[i].begin);
+  return begins;
+}
+
 /// A stage's milliseconds per sample, as its neighbours see it: each of r replicas counts 1/r.
 struct StageTime {
   double work = 0;    ///< forward, backward, recomputation, its share of an update

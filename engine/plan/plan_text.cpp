@@ -8,43 +8,37 @@
 namespace millrace::engine::plan {
 namespace {
 
-std::string range(int first, int last) {
-  return first == last ? std::to_string(first) : std::to_string(first) + "-" + std::to_string(last);
-}
-
 std::string method_text(const Method& method) {
   std::string text = method.schedule;
-  if (schedule_entry(method.schedule).minibatches) {
-    text += ", " + std::to_string(method.microbatches) + " microbatches";
-  }
-  if (method.virtual_stages > 1) {
-    text += ", " + std::to_string(method.virtual_stages) + " stages a worker";
-  }
+  if (schedule_entry(method.schedule).minibatches)
+    text += format(", %d microbatches", method.microbatches);
+  if (method.virtual_stages > 1) text += format(", %d stages a worker", method.virtual_stages);
   if (method.recompute) text += ", recomputing";
-  if (method.tensor > 1) text += ", tensor " + std::to_string(method.tensor);
-  if (method.copies > 1) {
-    text += ", " + std::to_string(method.copies) + " copies" +
-            (method.copies_inside ? " side by side" : "");
-  }
+  if (method.tensor > 1) text += format(", tensor %d", method.tensor);
+  if (method.copies > 1)
+    text += format(", %d copies%s", method.copies, method.copies_inside ? " side by side" : "");
   return text;
 }
 
-std::string list(const std::vector<std::string>& values) {
+/// "[0, 4]": `text_of` each value.
+template <class Value, class Text>
+std::string list(const std::vector<Value>& values, const Text& text_of) {
   std::string text;
-  for (const std::string& value : values) text += (text.empty() ? "" : ", ") + value;
+  for (const Value& value : values) text += (text.empty() ? "" : ", ") + text_of(value);
   return "[" + text + "]";
 }
 
+std::string cut_list(const std::vector<Stage>& stages) {
+  return list(begins_of(stages), [](int begin) { return std::to_string(begin); });
+}
+
 std::string cut_text(const std::vector<Stage>& stages) {
-  std::vector<std::string> cut, replicas;
-  bool wide = false;
-  for (const Stage& stage : stages) {
-    if (stage.begin > 0) cut.push_back(std::to_string(stage.begin));
-    replicas.push_back(std::to_string(stage.replicas) +
-                       (stage.threads > 1 ? "x" + std::to_string(stage.threads) : ""));
-    wide = wide || stage.places() > 1;
-  }
-  return "cut " + list(cut) + (wide ? ", replicas " + list(replicas) : "");
+  const auto width = [](const Stage& stage) {
+    return std::to_string(stage.replicas) +
+           (stage.threads > 1 ? "x" + std::to_string(stage.threads) : "");
+  };
+  const bool wide = std::ranges::any_of(stages, [](const Stage& s) { return s.places() > 1; });
+  return "cut " + cut_list(stages) + (wide ? ", replicas " + list(stages, width) : "");
 }
 
 std::string stage_rows(const Profile& profile, const CostModel& model, const Plan& plan) {
@@ -56,14 +50,14 @@ std::string stage_rows(const Profile& profile, const CostModel& model, const Pla
     const Stage& stage = stages[i];
     const StageTime time = model.time(stage);
     const StageMemory& memory = plan.outcome.memory[i % plan.outcome.memory.size()];
-    text +=
-        format("%-5zu %-10s %8d %7d %7.3f %7.3f %7.3f %7.3f %10.3f %9s %8d %7d %4lld  %s%s\n", i,
-               range(stage.begin, stage.end - 1).c_str(), stage.replicas, stage.threads, time.work,
-               time.agree, time.arrive, time.leave, time.period(model.machine().overlap),
-               bytes_text(memory.total()).c_str(), memory.versions, memory.samples,
-               static_cast<long long>(plan.outcome.gradient_age[i]),
-               profile.modules[stage.begin].name.c_str(),
-               int(i) == plan.cut.bottleneck ? "  <- slowest" : "");
+    std::string modules = std::to_string(stage.begin);
+    if (stage.end - stage.begin > 1) modules += "-" + std::to_string(stage.end - 1);
+    text += format("%-5zu %-10s %8d %7d %7.3f %7.3f %7.3f %7.3f %10.3f %9s %8d %7d %4ld  %s%s\n", i,
+                   modules.c_str(), stage.replicas, stage.threads, time.work, time.agree,
+                   time.arrive, time.leave, time.period(model.machine().overlap),
+                   bytes_text(memory.total()).c_str(), memory.versions, memory.samples,
+                   plan.outcome.gradient_age[i], profile.modules[stage.begin].name.c_str(),
+                   int(i) == plan.cut.bottleneck ? "  <- slowest" : "");
   }
   return text;
 }
@@ -78,16 +72,17 @@ int places_of(const Cut& cut) {
 std::string why_text(const CostModel& model, const Plan& plan) {
   const Stage& slowest = plan.cut.stages[plan.cut.bottleneck];
   const StageTime time = model.time(slowest);
-  const std::pair<const char*, double> parts[] = {{"its work", time.work},
-                                                  {"agreeing on gradients", time.agree},
-                                                  {"messages upstream", time.arrive},
-                                                  {"messages downstream", time.leave}};
-  const auto most = std::max_element(std::begin(parts), std::end(parts),
-                                     [](auto& a, auto& b) { return a.second < b.second; });
-  std::string text = format("why       stage %d sets the pace, by %s: %.3f of %.3f ms a sample",
-                            plan.cut.bottleneck, most->first, most->second, plan.cut.period_ms);
+  using Part = std::pair<double, const char*>;
+  const auto [ms, part] = std::ranges::max({Part{time.work, "its work"},
+                                            {time.agree, "agreeing on gradients"},
+                                            {time.arrive, "messages upstream"},
+                                            {time.leave, "messages downstream"}},
+                                           {}, &Part::first);
   const int used = places_of(plan.cut);
-  return text + format("; T over its %d places is %.3f ms\n", used, plan.outcome.T_ms / used);
+  return format(
+      "why       stage %d sets the pace, by %s: %.3f of %.3f ms a sample; T over its %d places is "
+      "%.3f ms\n",
+      plan.cut.bottleneck, part, ms, plan.cut.period_ms, used, plan.outcome.T_ms / used);
 }
 
 std::string idle_text(const Plan& plan, const Request& request) {
@@ -97,9 +92,9 @@ std::string idle_text(const Plan& plan, const Request& request) {
   const int slowest = plan.cut.bottleneck;
   const Stage& stage = plan.cut.stages[slowest];
   const std::string why =
-      request.stages > 0 ? "--stages asks for " + std::to_string(request.stages)
+      request.stages > 0 ? format("--stages asks for %d", request.stages)
       : stage.end - stage.begin == 1
-          ? "stage " + std::to_string(slowest) + " sets the pace and is one module, uncut"
+          ? format("stage %d sets the pace and is one module, uncut", slowest)
           : "with more stages the slowest would not be quicker, hand-offs counted";
   return format("idle      %d of %d devices: %s\n", idle, request.machine.devices(), why.c_str());
 }
@@ -109,13 +104,12 @@ std::string others_text(const std::vector<Plan>& plans) {
   std::string text;
   for (std::size_t i = 1; i < plans.size() && i <= most; ++i) {
     const Outcome& outcome = plans[i].outcome;
-    text += format("other     %s: %.4g frames a second (%+.1f %%), latency %.3g ms, memory %s\n",
-                   (method_text(plans[i].method) + ", " +
-                    std::to_string(plans[i].cut.stages.size()) + " stages")
-                       .c_str(),
-                   outcome.frames_a_second,
-                   100 * (outcome.frames_a_second / plans[0].outcome.frames_a_second - 1),
-                   outcome.latency_ms, bytes_text(outcome.peak_bytes).c_str());
+    text += format(
+        "other     %s, %zu stages: %.4g frames a second (%+.1f %%), latency %.3g ms, "
+        "memory %s\n",
+        method_text(plans[i].method).c_str(), plans[i].cut.stages.size(), outcome.frames_a_second,
+        100 * (outcome.frames_a_second / plans[0].outcome.frames_a_second - 1), outcome.latency_ms,
+        bytes_text(outcome.peak_bytes).c_str());
   }
   if (plans.size() > most + 1) text += format("          and %zu more\n", plans.size() - most - 1);
   return text;
@@ -168,60 +162,47 @@ std::string plan_text(const Profile& profile, const Request& request,
   const Plan& plan = plans.front();
   const CostModel model(profile, request.machine, plan.method);
   const Outcome& outcome = plan.outcome;
-  std::string text = "network   " + profile.network + ", " +
-                     std::to_string(profile.modules.size()) + " modules, on " +
-                     std::to_string(request.machine.devices()) + " devices\n";
-  text += "plan      " + method_text(plan.method) + ", " + std::to_string(plan.cut.stages.size()) +
-          " stages, " + cut_text(plan.cut.stages) + "\n";
-  text += stage_rows(profile, model, plan);
-  text += why_text(model, plan) + idle_text(plan, request) + others_text(plans);
+  std::string text = format(
+      "network   %s, %zu modules, on %d devices\nplan      %s, %zu stages, %s\n",
+      profile.network.c_str(), profile.modules.size(), request.machine.devices(),
+      method_text(plan.method).c_str(), plan.cut.stages.size(), cut_text(plan.cut.stages).c_str());
+  text += stage_rows(profile, model, plan) + why_text(model, plan) + idle_text(plan, request) +
+          others_text(plans);
   text +=
       format("expect    %.4g frames a second, latency %.4g ms, at most %s a device",
              outcome.frames_a_second, outcome.latency_ms, bytes_text(outcome.peak_bytes).c_str());
-  if (request.machine.memory_bytes > 0) {
-    text += " of " + bytes_text(request.machine.memory_bytes);
-  }
+  if (request.machine.memory_bytes > 0) text += " of " + bytes_text(request.machine.memory_bytes);
   if (outcome.bubble > 0) text += format(", bubble %.3g of the work", outcome.bubble);
-  const auto& ages = outcome.gradient_age;
-  text += format(", gradients up to %lld frames old\n",
-                 static_cast<long long>(*std::max_element(ages.begin(), ages.end())));
+  text += format(", gradients up to %ld frames old\n", std::ranges::max(outcome.gradient_age));
   return text + rule_text(profile, plan, request.fps);
 }
 
 std::string pipeline_toml(const Plan& plan, const Machine& machine, const std::string& kind) {
   const Method& method = plan.method;
-  std::vector<std::string> cut, replicas, threads, devices;
-  bool replicated = false, threaded = false;
-  for (const Stage& stage : plan.cut.stages) {
-    if (stage.begin > 0) cut.push_back(std::to_string(stage.begin));
-    replicas.push_back(std::to_string(stage.replicas * method.copies));
-    threads.push_back(std::to_string(stage.threads));
-    replicated = replicated || stage.replicas * method.copies > 1;
-    threaded = threaded || stage.threads > 1;
-  }
-  for (const int device : devices_of(plan, machine))
-    devices.push_back('"' + kind + ":" + std::to_string(device) + '"');
-  std::string text = "[pipeline]\n";
-  text += "schedule = \"" + method.schedule + "\"\n";
-  text += "stages = " + std::to_string(plan.cut.stages.size()) + "\n";
-  text += "cut = " + list(cut) + "\n";
-  text += "devices = " + list(devices) + "\n";
   const ScheduleEntry& entry = schedule_entry(method.schedule);
-  if (entry.minibatches) {
-    text += "microbatches = " + std::to_string(method.microbatches * method.copies) + "\n";
-  }
-  if (entry.virtual_stages) {
-    text += "virtual_stages = " + std::to_string(method.virtual_stages) + "\n";
-  }
-  if (replicated) {
-    text += "replicas = " + list(replicas);
-    text += entry.replicas ? "\n" : "  # planned only: run has no replicas of this schedule\n";
-  }
+  const std::vector<Stage>& stages = plan.cut.stages;
+  const auto device = [&](int number) { return '"' + kind + ":" + std::to_string(number) + '"'; };
+  std::string text = "[pipeline]\nschedule = \"" + method.schedule + "\"\n";
+  text += format("stages = %zu\n", stages.size());
+  text += "cut = " + cut_list(stages) + "\n";
+  text += "devices = " + list(devices_of(plan, machine), device) + "\n";
+  if (entry.minibatches) text += format("microbatches = %d\n", method.microbatches * method.copies);
+  if (entry.virtual_stages) text += format("virtual_stages = %d\n", method.virtual_stages);
+  // Every stage has one by default.
+  const auto add = [&](const char* key, const auto& count, const char* remark) {
+    if (std::ranges::all_of(stages, [&](const Stage& stage) { return count(stage) == 1; })) return;
+    const auto text_of = [&](const Stage& stage) { return std::to_string(count(stage)); };
+    text += key + (" = " + list(stages, text_of)) + remark + "\n";
+  };
+  add(
+      "replicas", [&](const Stage& stage) { return stage.replicas * method.copies; },
+      entry.replicas ? "" : "  # planned only: run has no replicas of this schedule");
   if (method.recompute) text += "recompute = true\n";
-  if (threaded) text += "threads = " + list(threads) + "\n";
+  add(
+      "threads", [](const Stage& stage) { return stage.threads; }, "");
   if (method.tensor > 1) {
-    text += "tensor = " + std::to_string(method.tensor) +
-            "  # mpirun: so many ranks for each device above, on the next ones\n";
+    text += format("tensor = %d  # mpirun: so many ranks for each device above, on the next ones\n",
+                   method.tensor);
   }
   return text;
 }

@@ -91,13 +91,9 @@ py::list plan(const std::string& profile_json, const std::string& devices, const
   py::list all;
   using namespace py::literals;
   for (const plan::Plan& one : plan::make_plans(profile, request)) {
-    std::vector<int> cut;
-    for (const plan::Stage& stage : one.cut.stages) {
-      if (stage.begin > 0) cut.push_back(stage.begin);
-    }
     all.append(
         py::dict("schedule"_a = one.method.schedule, "microbatches"_a = one.method.microbatches,
-                 "recompute"_a = one.method.recompute, "cut"_a = cut,
+                 "recompute"_a = one.method.recompute, "cut"_a = plan::begins_of(one.cut.stages),
                  "stages"_a = int(one.cut.stages.size()), "sample_ms"_a = one.outcome.sample_ms,
                  "frames_a_second"_a = one.outcome.frames_a_second, "bubble"_a = one.outcome.bubble,
                  "latency_ms"_a = one.outcome.latency_ms, "peak_bytes"_a = one.outcome.peak_bytes,
