@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <ranges>
 #include <stdexcept>
 
 #include "engine/schedule/mailbox.h"
@@ -11,37 +12,13 @@
 namespace millrace::engine {
 namespace {
 
-/// [worker]: how many of its actions are known to be done.
+/// [worker]: how many of its actions are known to be done. Each worker has one, a vector clock:
+/// what it knows of the others from signals alone, and of itself.
 using Knowledge = std::vector<std::int64_t>;
 
-/// A vector clock: what each worker knows of the others from signals alone.
-class HappensBefore {
- public:
-  explicit HappensBefore(std::size_t workers) : known_(workers, Knowledge(workers, 0)) {}
-
-  /// `worker` gets a signal whose giver knew `theirs`.
-  void learn(int worker, const Knowledge& theirs) {
-    Knowledge& mine = known_[worker];
-    for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = std::max(mine[i], theirs[i]);
-  }
-  /// `worker` ends its current action.
-  void pass(int worker) { ++known_[worker][worker]; }
-  /// What `worker` will know once its current action is done.
-  Knowledge now(int worker) const {
-    Knowledge known = known_[worker];
-    ++known[worker];
-    return known;
-  }
-  std::int64_t at(int worker) const { return known_[worker][worker]; }
-  /// What `worker` knows from the actions it has ended.
-  const Knowledge& known(int worker) const { return known_[worker]; }
-  bool knows(int worker, int other, std::int64_t action) const {
-    return known_[worker][other] > action;
-  }
-
- private:
-  std::vector<Knowledge> known_;
-};
+void learn(Knowledge& mine, const Knowledge& theirs) {
+  for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = std::max(mine[i], theirs[i]);
+}
 
 /// Buffers that some actions write and others read, one item at a time. Every call is for
 /// `worker`'s current action. Throws Wrong if some timing could read too late or write too early.
@@ -49,31 +26,32 @@ class Buffers {
  public:
   enum class Kind { sample, inner, stored, activation, gradient, sum };
 
-  /// `notes_meetings`: needed by sets(); looks at every slot on each read and write.
-  Buffers(const HappensBefore& order, int slots, bool notes_meetings)
-      : order_(order), slots_(slots), notes_meetings_(notes_meetings) {}
+  /// `known`: by worker. `notes_meetings`: needed by sets(); looks at every slot on each read and
+  /// write.
+  Buffers(const std::vector<Knowledge>& known, int slots, bool notes_meetings)
+      : known_(known), slots_(slots), notes_meetings_(notes_meetings) {}
 
   void read(int worker, Kind kind, int owner, std::int64_t item) {
-    Buffer& from = at(kind, owner, item);
-    if (from.item == item) {
-      from.reads.emplace_back(worker, order_.at(worker));
-      meet(kind, owner, item, [&](const Buffer& other) { return other.written > from.written; });
-      return;
+    Slots& slots = slots_of(kind, owner);
+    Buffer& from = slots.at(item);
+    if (from.item != item) {
+      throw Wrong{kind == Kind::sum
+                      ? "another replica's gradient was overwritten"
+                      : "its slot was overwritten by sample " + std::to_string(from.item)};
     }
-    if (kind == Kind::sum) throw Wrong{"another replica's gradient was overwritten"};
-    throw Wrong{"its slot was overwritten by sample " + std::to_string(from.item)};
+    from.reads.emplace_back(worker, known_[worker][worker]);
+    slots.meet(item, [&](const Buffer& other) { return other.written > from.written; });
   }
 
   void write(int worker, Kind kind, int owner, std::int64_t item) {
-    Buffer& into = at(kind, owner, item);
-    if (const auto reader = unfinished(worker, into)) {
-      if (kind == Kind::sum)
-        throw Wrong{"may overwrite a gradient that another replica still reads"};
-      throw Wrong{"may overwrite what worker " + std::to_string(*reader) + " still reads"};
+    Slots& slots = slots_of(kind, owner);
+    if (const auto reader = unfinished(worker, slots.at(item))) {
+      throw Wrong{kind == Kind::sum
+                      ? "may overwrite a gradient that another replica still reads"
+                      : "may overwrite what worker " + std::to_string(*reader) + " still reads"};
     }
-    into = {item, ++writes_, {}};
-    meet(kind, owner, item,
-         [&](const Buffer& other) { return unfinished(worker, other).has_value(); });
+    slots.at(item) = {item, ++writes_, {}};
+    slots.meet(item, [&](const Buffer& other) { return unfinished(worker, other).has_value(); });
   }
 
   /// The smallest s such that no two slots equal mod s both hold an item that may still be read.
@@ -82,20 +60,18 @@ class Buffers {
   int sets(Kind kind, int owner, int group) const {
     const auto found = slots_of_.find({kind, owner});
     if (found == slots_of_.end()) return 1;
-    std::vector<std::pair<std::int64_t, std::int64_t>> meetings;
-    for (std::int64_t one = 0; one < slots_; ++one)
-      for (std::int64_t other = 0; other < slots_; ++other)
-        if (found->second.meet[std::size_t(one * slots_ + other)]) meetings.push_back({one, other});
-    int sets = 1;
+    const std::vector<bool>& meetings = found->second.meetings;
     const int step = std::gcd(group, slots_);
-    const auto clash = [&](const auto& slots) {
-      for (std::int64_t later = 0; later < slots_; later += step) {
-        const auto set_of = [&](std::int64_t slot) { return (slot + later) % slots_ % sets; };
-        if (set_of(slots.first) == set_of(slots.second)) return true;
+    int sets = 1;
+    const auto clash = [&](std::int64_t pair) {
+      const std::int64_t one = pair / slots_, other = pair % slots_;
+      for (std::int64_t later = 0; meetings[std::size_t(pair)] && later < slots_; later += step) {
+        if ((one + later) % slots_ % sets == (other + later) % slots_ % sets) return true;
       }
       return false;
     };
-    while (std::ranges::any_of(meetings, clash)) ++sets;
+    const auto pairs = std::views::iota(std::int64_t{0}, std::int64_t(meetings.size()));
+    while (std::ranges::any_of(pairs, clash)) ++sets;
     return sets;
   }
 
@@ -107,41 +83,38 @@ class Buffers {
   };
   struct Slots {
     std::vector<Buffer> buffers;
-    std::vector<bool> meet;  ///< [slot][slot]: must not share a set
+    std::vector<bool> meetings;  ///< [slot][slot]: must not share a set; empty: not noted
+
+    Buffer& at(std::int64_t item) { return buffers[std::size_t(item) % buffers.size()]; }
+    /// Records the slots that must not share a set with the slot of `item`.
+    template <class Needed>
+    void meet(std::int64_t item, const Needed& needed) {
+      const std::size_t mine = std::size_t(item) % buffers.size();
+      for (std::size_t slot = 0; !meetings.empty() && slot < buffers.size(); ++slot)
+        if (slot != mine && needed(buffers[slot])) meetings[mine * buffers.size() + slot] = true;
+    }
   };
 
-  Slots& slots_of(Kind kind, int owner) {
-    const std::size_t count = kind == Kind::sum ? 2 : std::size_t(slots_);
-    const auto [at, fresh] = slots_of_.try_emplace({kind, owner});
-    if (fresh)
-      at->second = {std::vector<Buffer>(count),
-                    std::vector<bool>(notes_meetings_ ? count * count : 0)};
-    return at->second;
-  }
   /// Samples share slots. Sums of consecutive updates alternate between two buffers.
-  Buffer& at(Kind kind, int owner, std::int64_t item) {
-    std::vector<Buffer>& buffers = slots_of(kind, owner).buffers;
-    return buffers[std::size_t(item) % buffers.size()];
+  Slots& slots_of(Kind kind, int owner) {
+    const bool sums = kind == Kind::sum;
+    const auto [at, fresh] = slots_of_.try_emplace({kind, owner});
+    if (fresh) {
+      at->second.buffers.resize(sums ? 2 : std::size_t(slots_));
+      at->second.meetings.resize(notes_meetings_ && !sums ? std::size_t(slots_) * slots_ : 0);
+    }
+    return at->second;
   }
   /// A reader of `buffer` that may, as far as `worker` knows, not have finished.
   std::optional<int> unfinished(int worker, const Buffer& buffer) const {
     for (const auto& [reader, action] : buffer.reads) {
-      if (reader != worker && !order_.knows(worker, reader, action)) return reader;
+      if (reader != worker && known_[worker][reader] <= action) return reader;
     }
     return std::nullopt;
   }
-  /// Records the slots that must not share a set with the slot of `item`.
-  template <class Needed>
-  void meet(Kind kind, int owner, std::int64_t item, const Needed& needed) {
-    if (!notes_meetings_ || kind == Kind::sum) return;
-    Slots& slots = slots_of(kind, owner);
-    const std::size_t count = slots.buffers.size(), mine = std::size_t(item) % count;
-    for (std::size_t slot = 0; slot < count; ++slot)
-      if (slot != mine && needed(slots.buffers[slot])) slots.meet[mine * count + slot] = true;
-  }
 
-  const HappensBefore& order_;
-  int slots_;
+  const std::vector<Knowledge>& known_;
+  const int slots_;
   const bool notes_meetings_;
   std::int64_t writes_ = 0;
   std::map<std::pair<Kind, int>, Slots> slots_of_;  ///< [kind, owner]
@@ -183,8 +156,8 @@ class Proof {
       : schedule_(schedule),
         capacity_(capacity),
         samples_(samples_to_walk(schedule)),
-        order_(schedule.workers.size()),
-        buffers_(order_, schedule.slots(), finds_sets),
+        known_(schedule.workers.size(), Knowledge(schedule.workers.size(), 0)),
+        buffers_(known_, schedule.slots(), finds_sets),
         replicas_(schedule.replica_ids()) {
     for (const Program& program : schedule.workers) ends_.push_back(program.end(samples_));
     for (int stage = 0; stage < schedule.stages; ++stage) {
@@ -199,7 +172,7 @@ class Proof {
             worker_ = worker;
             action_ = schedule_.workers[worker].at(index);
             if (action_.sample < samples_ && !step()) return false;
-            order_.pass(worker);
+            ++known_[worker][worker];
             ++clock_;
             return true;
           })) {
@@ -245,29 +218,35 @@ class Proof {
     const Lowered next = lowering_(worker_, action_);
     Replica& mine = replicas_[next.replica_id];
     require_order(mine);
-    if (!mail_.have(next.needs, order_.now(worker_)) ||
+    if (!mail_.have(next.needs, known_afterwards()) ||
         !mail_.has_room(next.gives, [&](int worker) { return ended(worker); }))
       return false;
     for (const Signal& need : next.needs) {
       if (need.crosses_cut())
-        links_[{need.kind, need.from, need.to}].takes.push_back(order_.known(worker_));
-      mail_.take(need, [&](const Knowledge& theirs) { order_.learn(worker_, theirs); });
+        links_[{need.kind, need.from, need.to}].takes.push_back(known_[worker_]);
+      mail_.take(need, [&](const Knowledge& theirs) { learn(known_[worker_], theirs); });
     }
     act(next, mine);
     for (const Signal& signal : next.gives) {
-      mail_.give(signal, order_.now(worker_));
+      mail_.give(signal, known_afterwards());
       if (signal.crosses_cut()) sent(signal);
     }
     return true;
   }
 
+  /// What the worker will know once its current action is done.
+  Knowledge known_afterwards() const {
+    Knowledge known = known_[worker_];
+    ++known[worker_];
+    return known;
+  }
   bool ended(int worker) const { return at_[worker] >= ends_[worker]; }
   /// Orders this action after the taker's read that freed the link's room.
   void sent(const Signal& signal) {
     Link& link = links_[{signal.kind, signal.from, signal.to}];
     if (++link.sent > link.takes.size() + capacity_)  // the taker has ended
-      return order_.learn(worker_, order_.known(lowering_.worker(signal.to)));
-    if (link.sent > capacity_) order_.learn(worker_, link.takes[link.sent - capacity_ - 1]);
+      return learn(known_[worker_], known_[lowering_.worker(signal.to)]);
+    if (link.sent > capacity_) learn(known_[worker_], link.takes[link.sent - capacity_ - 1]);
   }
 
   /// Throws Wrong unless stage and sample are this worker's.
@@ -465,7 +444,7 @@ class Proof {
   std::int64_t clock_ = 0;
   int worker_ = 0;
   Action action_;
-  HappensBefore order_;
+  std::vector<Knowledge> known_;  ///< [worker]
   Lowering lowering_{schedule_};
   Mailbox<Knowledge> mail_{lowering_, capacity_};  ///< notes: what the giver knew
   Buffers buffers_;
