@@ -35,6 +35,8 @@ let began = 0;  // the run, in seconds since 1970
 let threshold = null;
 const charts = new Map();
 
+const timeOf = (row) => new Date(1000 * (began + row[0]));
+
 // Called with the first points: an empty chart has no scale.
 function makeChart(id, rows) {
   const {log, zero, lines} = SERIES[id];
@@ -48,8 +50,8 @@ function makeChart(id, rows) {
     legendFormatter: (data) => keyOf(id, data),
     interactionModel: {},  // so that a finger scrolls the page, not the chart
     axes: {
-      x: {ticker: timeTicks, drawGrid: false},
-      y: {axisLabelWidth: 44, ticker: log ? decadeTicks : evenTicks},
+      x: {drawGrid: false, pixelsPerLabel: 80},
+      y: {axisLabelWidth: 44, ...(log ? {ticker: decadeTicks} : {pixelsPerLabel: 30})},
     },
     axisLabelFontSize: 12,
     xRangePad: 2,
@@ -125,16 +127,16 @@ export function drawCharts() {
   };
   for (const [id, {lines}] of Object.entries(SERIES)) {
     if (!find(id).offsetParent) continue;
-    const file = rows.map((row) => [row[0], ...lines.map(([name]) => value(row, name))]);
+    const file = rows.map((row) => [timeOf(row), ...lines.map(([name]) => value(row, name))]);
     if (charts.has(id)) charts.get(id).updateOptions({file});
     else makeChart(id, file);
   }
 }
 
-// [t, events so far] for each row.
+// [time, events so far] for each row.
 function eventCounts() {
   const at = columns.indexOf('events');
-  return past[span].map((row) => [row[0], row[at]]);
+  return past[span].map((row) => [timeOf(row), row[at]]);
 }
 
 // The legend above a chart: the values under the pointer, else the latest.
@@ -148,32 +150,6 @@ function keyOf(id, data) {
     key.append(make('span', name, `${label} `, make('b', '', three(y))));
   });
   return key;
-}
-
-// In local time.
-const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400];
-
-function timeTicks(from, to, pixels) {
-  const most = Math.max(2, pixels / 80);
-  const step = STEPS.find((s) => (to - from) / s <= most) ?? 86400 * Math.ceil((to - from) / 86400 / most);
-  const ticks = [];
-  const local = began - 60 * new Date().getTimezoneOffset();  // round by the clock on the wall
-  for (let v = Math.ceil((from + local) / step) * step - local; v <= to; v += step) {
-    const label = new Date(1000 * (began + v)).toLocaleTimeString('en-GB', {timeStyle: step < 60 ? 'medium' : 'short'});
-    ticks.push({v, label});
-  }
-  return ticks;
-}
-
-// Round numbers at even distances.
-function evenTicks(from, to, pixels) {
-  const rough = (to - from) / Math.max(2, pixels / 44);
-  const decade = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((digit) => digit * decade).find((s) => s >= rough);
-  const decimals = Math.max(0, -Math.floor(Math.log10(step)));
-  const ticks = [];
-  for (let v = Math.ceil(from / step) * step; v <= to; v += step) ticks.push({v, label: v.toFixed(decimals)});
-  return ticks;
 }
 
 // 1, 2 and 5 times each power of ten; on wide ranges the powers alone.
