@@ -12,16 +12,11 @@ namespace {
 constexpr double kExact = 1e-12;  ///< relative: smaller differences are rounding
 constexpr double kNear = 1e-3;    ///< relative: few cuts lie between bounds this close
 
-struct Width {
-  int replicas = 1;
-  int threads = 1;
-  int places() const { return replicas * threads; }
-};
-
-std::vector<Width> widths_of(const CostModel& model, const Freedom& freedom) {
-  std::vector<Width> widths;
+/// Stages of each width that is allowed, narrowest first, of no modules yet.
+std::vector<Stage> widths_of(const CostModel& model, const Freedom& freedom) {
+  std::vector<Stage> widths;
   if (freedom.together) {
-    if (model.speedup(model.places()) > 0) widths.push_back({1, model.places()});
+    if (model.speedup(model.places()) > 0) widths.push_back({.threads = model.places()});
     return widths;
   }
   const int most = freedom.stages > 0 ? 1 : model.places();
@@ -30,7 +25,7 @@ std::vector<Width> widths_of(const CostModel& model, const Freedom& freedom) {
       const int replicas = places / threads;
       if (places % threads != 0 || model.speedup(threads) <= 0) continue;
       if ((threads > 1 && !freedom.threads) || (replicas > 1 && !freedom.replicas)) continue;
-      widths.push_back({replicas, threads});
+      widths.push_back({.replicas = replicas, .threads = threads});
     }
   }
   return widths;
@@ -45,13 +40,11 @@ class CutSearch {
         modules_(model.modules()),
         places_(freedom.stages > 0 ? freedom.stages : model.places()),
         exact_(freedom.stages > 0),
-        widths_(places_ <= model.places() ? widths_of(model, freedom) : std::vector<Width>{}) {
-    if (modules_ > std::numeric_limits<std::int16_t>::max()) {
+        widths_(places_ <= model.places() ? widths_of(model, freedom) : std::vector<Stage>{}) {
+    if (modules_ > std::numeric_limits<std::int16_t>::max())
       throw std::invalid_argument("more than 32767 modules can't be planned");
-    }
-    for (const Width& width : widths_) {
+    for (const Stage& width : widths_)
       efficiency_ = std::max(efficiency_, model.speedup(width.threads) / width.threads);
-    }
     memory_limits_.assign(widths_.size(), std::vector<Limits>(places_ + 1));
   }
 
@@ -75,8 +68,8 @@ class CutSearch {
     double bound = model_.compute_sums().back() / (model_.places() * efficiency_);
     for (int i = 0; i < modules_; ++i) {
       double best = std::numeric_limits<double>::infinity();
-      for (const auto& [replicas, threads] : widths_)
-        best = std::min(best, model_.work(i, i + 1, replicas, threads));
+      for (const Stage& width : widths_)
+        best = std::min(best, model_.work(i, i + 1, width.replicas, width.threads));
       bound = std::max(bound, best);
     }
     return bound;
@@ -91,8 +84,11 @@ class CutSearch {
   using Limits = std::vector<std::int16_t>;
 
   Stage stage_at(int width, int tail, int begin, int end) const {
-    const auto [replicas, threads] = widths_[width];
-    return {begin, end, model_.places() - tail, replicas, threads};
+    Stage stage = widths_[width];
+    stage.begin = begin;
+    stage.end = end;
+    stage.place = model_.places() - tail;
+    return stage;
   }
   const Limits& memory_limits(int width, int tail) {
     Limits& limits = memory_limits_[width][tail];
@@ -118,16 +114,16 @@ class CutSearch {
     for (const TimeLimits& known : time_limits_[width]) {
       if (known.agree == &agree) return known.limits;
     }
-    const int replicas = widths_[width].replicas;
-    const int threads = widths_[width].threads, group = model_.group(replicas);
-    const int members = replicas * model_.method().copies;
+    const Stage& shape = widths_[width];
+    const int group = model_.group(shape.replicas);
+    const int members = shape.replicas * model_.method().copies;
     const double per_byte =
         (all_reduce_ms(agree, 1e6, members) - all_reduce_ms(agree, 0, members)) / 1e6 / group;
     const double fixed = all_reduce_ms(agree, 0, members) / group;
     Limits limits(modules_ + 1, std::int16_t(modules_));
     for (int begin = 0, end = 0; begin < modules_; ++begin) {
       const auto late = [&](int to) {
-        const double work = model_.work(begin, to, replicas, threads);
+        const double work = model_.work(begin, to, shape.replicas, shape.threads);
         const double agreeing = fixed + per_byte * model_.weight_bytes(begin, to);
         return model_.machine().overlap == Overlap::all ? std::max(work, agreeing) > period
                                                         : work + agreeing > period;
@@ -209,8 +205,8 @@ class CutSearch {
 
   const CostModel& model_;
   int modules_, places_;
-  bool exact_;                                      ///< all places must be taken
-  std::vector<Width> widths_;                       ///< narrowest first
+  bool exact_;  ///< all places must be taken
+  std::vector<Stage> widths_;
   double efficiency_ = 0;                           ///< the most work a place does per unit of time
   std::vector<std::vector<Origin>> origin_;         ///< [places of the tail][its first module]
   std::vector<int> first_, last_;                   ///< [places of the tail]: where it may begin
