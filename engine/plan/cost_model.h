@@ -33,6 +33,14 @@ struct Method {
   int device(int place, int copy, int row) const {
     return (copies_inside ? place * copies + copy : copy * row + place) * tensor;
   }
+  /// Its schedule over `stages` stages, of one copy.
+  ScheduleSpec spec(int stages) const {
+    return {.schedule = schedule,
+            .stages = stages,
+            .microbatches = microbatches,
+            .virtual_stages = virtual_stages,
+            .recompute = recompute};
+  }
   bool operator==(const Method&) const = default;
 };
 

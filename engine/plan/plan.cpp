@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <tuple>
 
+#include "engine/format.h"
 #include "engine/plan/plan_text.h"
 #include "engine/schedule/registry.h"
 
@@ -102,10 +103,7 @@ std::vector<std::int64_t> ages_of(const CostModel& model, const Cut& cut) {
 /// and the most bytes. A sample takes `stash` in each stage, and `input` until it is recomputed.
 void keep_chunks(const Method& method, const std::vector<double>& stash,
                  const std::vector<double>& input, std::vector<StageMemory>& workers) {
-  const Schedule schedule = make_schedule(method.schedule, {.stages = int(stash.size()),
-                                                            .microbatches = method.microbatches,
-                                                            .virtual_stages = method.virtual_stages,
-                                                            .recompute = method.recompute});
+  const Schedule schedule = make_schedule(method.spec(int(stash.size())));
   for (std::size_t worker = 0; worker < workers.size(); ++worker) {
     const Program& program = schedule.workers[worker];
     StageMemory& memory = workers[worker];
@@ -233,9 +231,8 @@ void add_shares(Method method, const Profile& profile, const Request& request,
 std::vector<Candidate> candidates(const Profile& profile, const Request& request) {
   const int modules = int(profile.modules.size());
   if (request.stages > std::min(modules, request.machine.devices())) {
-    throw std::invalid_argument(std::to_string(request.stages) + " stages do not fit " +
-                                std::to_string(modules) + " modules on " +
-                                std::to_string(request.machine.devices()) + " devices");
+    throw std::invalid_argument(format("%d stages do not fit %d modules on %d devices",
+                                       request.stages, modules, request.machine.devices()));
   }
   std::vector<Candidate> list;
   for (const std::string& schedule : request.schedules) {
@@ -313,17 +310,18 @@ std::tuple<double, double, std::int64_t> rank(const Plan& plan) {
 
 /// The stage that needs most memory, and for what; not for interleaved, whose workers have several.
 std::string memory_text(const Plan& plan) {
-  std::string text = "the least that does is " + bytes_text(plan.outcome.peak_bytes) + " (" +
-                     plan.method.schedule + (plan.method.recompute ? ", recomputing" : "");
+  const std::string text = "the least that does is " + bytes_text(plan.outcome.peak_bytes) + " (" +
+                           plan.method.schedule + (plan.method.recompute ? ", recomputing" : "");
   if (schedule_entry(plan.method.schedule).virtual_stages) return text + ")";
   const auto& memory = plan.outcome.memory;
   const auto most = std::ranges::max_element(memory, {}, &StageMemory::total);
   const Stage& stage = plan.cut.stages[std::size_t(most - memory.begin())];
-  return text + ", modules " + std::to_string(stage.begin) + " to " +
-         std::to_string(stage.end - 1) + ": weights " + bytes_text(most->weights) + " in " +
-         std::to_string(most->versions) + " version(s), gradient and optimizer " +
-         bytes_text(most->optimizer) + ", activations " + bytes_text(most->stash) + " of " +
-         std::to_string(most->samples) + " sample(s)" +
+  return text +
+         format(
+             ", modules %d to %d: weights %s in %d version(s), gradient and optimizer %s, "
+             "activations %s of %d sample(s)",
+             stage.begin, stage.end - 1, bytes_text(most->weights).c_str(), most->versions,
+             bytes_text(most->optimizer).c_str(), bytes_text(most->stash).c_str(), most->samples) +
          (most->replay > 0 ? ", samples to replay " + bytes_text(most->replay) : "") + ")";
 }
 
@@ -365,9 +363,10 @@ std::string why_nothing_fits(const Profile& profile, const Request& request,
     if (plan && (!best || plan->outcome.peak_bytes < best->outcome.peak_bytes)) best = plan;
   }
   if (!best || request.machine.memory_bytes <= 0) {
-    return "no plan fits: " + std::to_string(profile.modules.size()) +
-           " modules cannot be cut into as many stages as asked on " +
-           std::to_string(request.machine.devices()) + " devices";
+    return format(
+        "no plan fits: %zu modules cannot be cut into as many stages as asked on %d "
+        "devices",
+        profile.modules.size(), request.machine.devices());
   }
   return "no plan fits memory of " + bytes_text(request.machine.memory_bytes) + " a device; " +
          memory_text(*best);

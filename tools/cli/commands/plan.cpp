@@ -51,16 +51,17 @@ Request request_of(const PlanArguments& arguments, const app::Config& config,
   return request;
 }
 
+bool is_replicated(const engine::plan::Stage& stage) {
+  return stage.replicas > 1;
+}
+
 /// A remark if stages would also learn by losses of their own, from heads that a profile lacks.
 std::string heads_text(app::Config config, const engine::plan::Plan& plan) {
   config.pipeline.schedule = plan.method.schedule;
   config.pipeline.stages = int(plan.cut.stages.size());
   config.pipeline.virtual_stages = plan.method.virtual_stages;
-  config.pipeline.cut.clear();
-  for (const engine::plan::Stage& stage : plan.cut.stages) {
-    if (stage.begin > 0) config.pipeline.cut.push_back(stage.begin);
-    if (stage.replicas > 1) return "";
-  }
+  config.pipeline.cut = engine::plan::begins_of(plan.cut.stages);
+  if (std::ranges::any_of(plan.cut.stages, is_replicated)) return "";
   const std::string kind = app::assemble(config, app::sample_of(config)).correction.kind;
   if (kind != "local" && kind != "deep-supervision") return "";
   const char* const left_out = kind == "local"
@@ -75,38 +76,23 @@ std::string heads_text(app::Config config, const engine::plan::Plan& plan) {
 std::optional<engine::Simulation> simulated(const Profile& profile, const Request& request,
                                             const engine::plan::Plan& plan, double fps = 0) {
   const engine::plan::Method& method = plan.method;
-  engine::ScheduleSpec spec{.stages = int(plan.cut.stages.size()),
-                            .microbatches = method.microbatches,
-                            .virtual_stages = method.virtual_stages,
-                            .recompute = method.recompute};
-  std::vector<int> cut;
-  bool replicated = false, wide = method.tensor > 1 || method.copies > 1;
-  for (const engine::plan::Stage& stage : plan.cut.stages) {
-    if (stage.begin > 0) cut.push_back(stage.begin);
-    spec.replicas.push_back(stage.replicas);
-    replicated |= stage.replicas > 1;
-    wide |= stage.threads > 1;
+  const std::vector<engine::plan::Stage>& stages = plan.cut.stages;
+  if (method.tensor > 1 || method.copies > 1 ||
+      std::ranges::any_of(stages, [](const auto& stage) { return stage.threads > 1; }))
+    return {};
+  engine::ScheduleSpec spec = method.spec(int(stages.size()));
+  if (std::ranges::any_of(stages, is_replicated)) {
+    if (!engine::schedule_entry(method.schedule).replicas) return {};
+    for (const engine::plan::Stage& stage : stages) spec.replicas.push_back(stage.replicas);
   }
-  if (wide || (replicated && !engine::schedule_entry(method.schedule).replicas)) return {};
-  if (!replicated) spec.replicas.clear();
-  const engine::Schedule schedule = engine::make_schedule(method.schedule, spec);
-  return engine::simulate(schedule, {.samples = engine::enough_samples(schedule),
-                                     .stages = engine::plan::stage_costs(profile, cut),
-                                     .input_bytes = profile.input_bytes,
-                                     .frames = profile.frames,
-                                     .machine = request.machine,
-                                     .source_period_ms = fps > 0 ? 1e3 * profile.frames / fps : 0});
-}
-
-std::string simulated_text(const engine::Simulation& busy,
-                           const std::optional<engine::Simulation>& live, double fps) {
-  std::string text =
-      engine::format("simulated %.4g frames a second, latency %.4g ms, with stages that wait",
-                     busy.fps(), busy.latency_p50_ms);
-  if (live && live->dropped > 0)
-    text += engine::format("; at %.4g frames a second %.3g of them are dropped", fps,
-                           double(live->dropped) / double(live->samples + live->dropped));
-  return text + "\n";
+  const engine::Schedule schedule = engine::make_schedule(spec);
+  return engine::simulate(
+      schedule, {.samples = engine::enough_samples(schedule),
+                 .stages = engine::plan::stage_costs(profile, engine::plan::begins_of(stages)),
+                 .input_bytes = profile.input_bytes,
+                 .frames = profile.frames,
+                 .machine = request.machine,
+                 .source_period_ms = fps > 0 ? 1e3 * profile.frames / fps : 0});
 }
 
 using Json = nlohmann::ordered_json;
@@ -199,8 +185,14 @@ int plan(const PlanArguments& arguments) {
   for (const engine::plan::Plan& one : plans) json["plans"].push_back(plan_json(one));
   std::cout << engine::plan::plan_text(profile, request, plans);
   if (const auto run = simulated(profile, request, best)) {
+    std::cout << engine::format(
+        "simulated %.4g frames a second, latency %.4g ms, with stages that wait", run->fps(),
+        run->latency_p50_ms);
     const auto live = request.fps > 0 ? simulated(profile, request, best, request.fps) : run;
-    std::cout << simulated_text(*run, live, request.fps);
+    if (live->dropped > 0)
+      std::cout << engine::format("; at %.4g frames a second %.3g of them are dropped", request.fps,
+                                  double(live->dropped) / double(live->samples + live->dropped));
+    std::cout << "\n";
     json["simulated"] = {{"frames_a_second", run->fps()}, {"latency_ms", run->latency_p50_ms}};
   }
   if (measured) std::cout << heads_text(config, best);
