@@ -1,7 +1,11 @@
 // Requests with short answers; session.cpp has the streams.
+#include <page_assets.h>
+
+#include <algorithm>
+#include <iterator>
+
 #include <boost/beast/http/field.hpp>
 
-#include "tools/page/assets.h"
 #include "tools/page/json.h"
 #include "tools/page/site.h"
 
@@ -158,10 +162,10 @@ Response answer(Site& site, const Request& request) {
   const std::string_view path = path_of(request);
   const bool event = is_event(path), events = path == kEvents;
   const bool command = path == "/control" || path == "/label";
-  const Asset* const asset = find_asset(path);
-  const bool known = command || event || events || asset || path == "/state" ||
-                     path == "/history" || path == "/metrics" || path == "/healthz" ||
-                     path == "/live";
+  const auto asset = std::ranges::find(kAssets, path, &Asset::path);
+  const bool file = asset != std::end(kAssets);
+  const bool known = command || event || events || file || path == "/state" || path == "/history" ||
+                     path == "/metrics" || path == "/healthz" || path == "/live";
   if (!known) return refuse(request, http::status::not_found, "not found");
   const bool post = request.method() == http::verb::post;
   if (post ? !(command || event || events) : command || request.method() != http::verb::get) {
@@ -172,7 +176,7 @@ Response answer(Site& site, const Request& request) {
     return response;
   }
   if (post) return obeyed(site, request);
-  if (asset) return reply(request, http::status::ok, asset->type, std::string(asset->text));
+  if (file) return reply(request, http::status::ok, asset->type, std::string(asset->text));
   if (path == "/live")
     return refuse(request, http::status::upgrade_required, "WebSocket connections only");
   const Trend& trend = site.publisher.trend();  // first: it also refreshes the events

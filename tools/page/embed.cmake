@@ -1,22 +1,34 @@
-# Writes a C++ file with the page's files: cmake -DOUT=FILE -DASSETS=PATH|TYPE|FILE,... -P embed.cmake
-set(rows "")
-set(number 0)
+# Writes a C++ header with the page's files: cmake -DOUT=FILE -DASSETS=FILE,... -P embed.cmake
+set(type.html text/html)
+set(type.js text/javascript)
+set(type.css text/css)
+set(type.json application/json)
+set(type.svg image/svg+xml)
 string(REPLACE "," ";" assets "${ASSETS}")
-set(text "// Made by tools/page/embed.cmake.\n#include \"tools/page/assets.h\"\n\nnamespace millrace::page {\nnamespace {\n\n")
+set(rows "")
 foreach(asset ${assets})
-  string(REPLACE "|" ";" parts "${asset}")
-  list(GET parts 0 path)
-  list(GET parts 1 type)
-  list(GET parts 2 file)
-  file(READ ${file} bytes HEX)
+  get_filename_component(name ${asset} NAME)
+  get_filename_component(extension ${asset} LAST_EXT)
+  string(REPLACE "index.html" "" path "/${name}")
+  string(REPLACE ".min." "." path ${path})
+  file(READ ${asset} bytes HEX)
   string(LENGTH "${bytes}" digits)
   math(EXPR size "${digits} / 2")
   string(REGEX REPLACE "(..)" "\\\\x\\1" bytes "${bytes}")
-  string(APPEND text "constexpr char kFile${number}[] = \"${bytes}\";\n")
-  string(APPEND rows "    {\"${path}\", \"${type}\", {kFile${number}, ${size}}},\n")
-  math(EXPR number "${number} + 1")
+  string(APPEND rows "    {\"${path}\", \"${type${extension}}\", {\"${bytes}\", ${size}}},\n")
 endforeach()
-string(APPEND text "\nconstexpr Asset kAssets[] = {\n${rows}};\n\n}  // namespace\n\n"
-  "const Asset* find_asset(std::string_view path) {\n  for (const Asset& asset : kAssets) {\n"
-  "    if (asset.path == path) return &asset;\n  }\n  return nullptr;\n}\n\n}  // namespace millrace::page\n")
-file(WRITE ${OUT} "${text}")
+file(WRITE ${OUT} "// Made by tools/page/embed.cmake.
+#pragma once
+
+#include <string_view>
+
+namespace millrace::page {
+
+constexpr struct Asset {
+  std::string_view path;  ///< the requested path: \"/app.js\"
+  std::string_view type, text;
+} kAssets[] = {
+${rows}};
+
+}  // namespace millrace::page
+")
