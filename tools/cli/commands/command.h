@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -36,18 +37,24 @@ std::function<int()> add(CLI::App& options) {
   return [arguments] { return run(*arguments); };
 }
 
-inline const CLI::Range kFrameCount(std::int64_t{0}, std::int64_t{1'000'000'000'000});
-/// Unlike CLI::Range, refuses NaN.
-inline CLI::Validator number_in(double least, double most) {
+/// An option whose value lies from `least` to `most`; of a list, by commas, each value.
+template <class Value, class Limit>
+CLI::Option* add_number(CLI::App& options, const std::string& name, Value& value,
+                        const std::string& text, Limit least, Limit most) {
+  CLI::Option* const option = options.add_option(name, value, text);
   const CLI::Range range(least, most);
-  return CLI::Validator(
-      [range](std::string& text) {
-        double value = 0;
-        const bool nan = CLI::detail::lexical_cast(text, value) && std::isnan(value);
-        return nan ? "Value " + text + " is not a number" : range(text);
+  option->check(
+      [range](const std::string& given) {
+        double number = 0;
+        const bool nan = std::is_floating_point_v<Limit> &&  // CLI::Range lets it pass
+                         CLI::detail::lexical_cast(given, number) && std::isnan(number);
+        return nan ? "Value " + given + " is not a number" : range(given);
       },
       range.get_description());
+  if constexpr (requires { value.push_back(least); }) option->delimiter(',');
+  return option;
 }
+constexpr std::int64_t kMostFrames = 1'000'000'000'000;
 void add_set(CLI::App& options, std::vector<std::string>& settings);
 void add_config(CLI::App& options, std::string& config, std::vector<std::string>& settings);
 /// Prints an exception as one line. Returns its exit code.

@@ -126,8 +126,8 @@ void add_options(CLI::App& options, EvaluateArguments& arguments) {
   options.add_option("source", arguments.source, "The stream to predict, as source.uri")
       ->required();
   add_set(options, arguments.settings);
-  options.add_option("--frames", arguments.frames, "Frames to predict; 0: until the source ends")
-      ->check(kFrameCount);
+  add_number(options, "--frames", arguments.frames, "Frames to predict; 0: until the source ends",
+             std::int64_t{0}, kMostFrames);
   options.add_option("--report", arguments.report, "Where to write the report, JSON");
 }
 

@@ -220,34 +220,30 @@ void add_options(CLI::App& options, PlanArguments& arguments) {
   options.add_option("--overlap", arguments.overlap, "What overlaps with computation")
       ->capture_default_str()
       ->check(CLI::IsMember({"none", "transfers", "all"}));
-  options.add_option("--memory", arguments.memory_gb, "GB of a device; 0: no limit")
-      ->check(number_in(0.0, 1e6));
-  options
-      .add_option("--replay", arguments.replay,
-                  "Minimum replay samples to reserve memory for at the first stage; with --memory, "
-                  "all memory left over")
-      ->check(CLI::Range(std::int64_t{0}, kMostReplay));
+  add_number(options, "--memory", arguments.memory_gb, "GB of a device; 0: no limit", 0.0, 1e6);
+  add_number(options, "--replay", arguments.replay,
+             "Minimum replay samples to reserve memory for at the first stage; with --memory, all "
+             "memory left over",
+             std::int64_t{0}, kMostReplay);
   std::vector<std::string> schedules = engine::schedule_names();
   schedules.push_back("any");
   options.add_option("--schedules", request.schedules, "To choose from, by commas; or any")
       ->delimiter(',')
       ->check(CLI::IsMember(schedules));
-  const auto choose = [&](const char* name, std::vector<int>& from, const char* text, int most) {
-    options.add_option(name, from, text)->delimiter(',')->check(CLI::Range(1, most));
-  };
-  choose("--microbatches", request.microbatches, "Samples an update, to choose from", 65536);
-  choose("--virtual-stages", request.virtual_stages, "interleaved: to choose from", 1024);
+  add_number(options, "--microbatches", request.microbatches, "Samples an update, to choose from",
+             1, 65536);
+  add_number(options, "--virtual-stages", request.virtual_stages, "interleaved: to choose from", 1,
+             1024);
   options.add_flag("--recompute", request.recompute, "Activations may be computed again");
   options.add_flag("--replicas", request.replicas, "Stages may be replicated");
   options.add_flag("--threads", request.threads, "Stages may take several cores");
-  const auto count = [&](const char* name, int& into, const char* text, int least, int most) {
-    options.add_option(name, into, text)->check(CLI::Range(least, most));
-  };
-  count("--tensor", request.most_tensor, "Devices that may share a module", 1, 4096);
-  count("--copies", request.most_copies, "Pipelines that may run side by side", 1, 4096);
-  count("--stages", request.stages, "Exact number; 0: the best", 0, 4096);
-  count("--frames", arguments.frames, "graph.txt: minibatch size of its figures", 1, 1'000'000);
-  options.add_option("--fps", request.fps, "F for the rule T/N < 1/F")->check(number_in(0.0, 1e6));
+  add_number(options, "--tensor", request.most_tensor, "Devices that may share a module", 1, 4096);
+  add_number(options, "--copies", request.most_copies, "Pipelines that may run side by side", 1,
+             4096);
+  add_number(options, "--stages", request.stages, "Exact number; 0: the best", 0, 4096);
+  add_number(options, "--frames", arguments.frames, "graph.txt: minibatch size of its figures", 1,
+             1'000'000);
+  add_number(options, "--fps", request.fps, "F for the rule T/N < 1/F", 0.0, 1e6);
   options.add_option("--kind", arguments.kind, "What the table calls devices: cpu | cuda")
       ->capture_default_str()
       ->check(CLI::IsMember({"cpu", "cuda"}));

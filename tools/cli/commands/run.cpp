@@ -236,10 +236,9 @@ int run(const RunArguments& arguments) {
 
 void add_options(CLI::App& options, RunArguments& arguments) {
   add_config(options, arguments.config, arguments.settings);
-  options
-      .add_option("--frames", arguments.frames,
-                  "Frames to train, in whole minibatches; 0: until the source ends")
-      ->check(kFrameCount);
+  add_number(options, "--frames", arguments.frames,
+             "Frames to train, in whole minibatches; 0: until the source ends", std::int64_t{0},
+             kMostFrames);
   options.add_option("--report", arguments.report, "Where to write the report, JSON");
   CLI::Option* const trace =
       options.add_option("--trace", arguments.options.trace,

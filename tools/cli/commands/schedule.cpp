@@ -108,9 +108,7 @@ void add_options(CLI::App& options, ScheduleArguments& arguments) {
   for (const engine::ScheduleEntry& entry : engine::schedule_table())
     names += engine::format("\n  %-11s  %s", entry.name, entry.summary);
   options.footer(names);
-  options.add_option("--samples", arguments.samples, "How many")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 100000));
+  add_number(options, "--samples", arguments.samples, "How many", 1, 100000)->capture_default_str();
   options.add_option("--format", arguments.format, "grid | csv")
       ->check(CLI::IsMember({"grid", "csv"}));
 }
@@ -129,19 +127,17 @@ void add_schedule_choice(CLI::App& options, engine::ScheduleSpec& choice, int mo
             return engine::is_schedule_file(name) ? std::string() : named(name);
           },
           named.get_description());
-  options.add_option("--stages", choice.stages, "N; unset: 4, or as many as the file has")
-      ->check(CLI::Range(1, most_stages));
-  options.add_option("--microbatches", choice.microbatches, "Samples per minibatch")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 65536));
-  options.add_option("--virtual-stages", choice.virtual_stages, "interleaved: stages per worker")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1024));
+  add_number(options, "--stages", choice.stages, "N; unset: 4, or as many as the file has", 1,
+             most_stages);
+  add_number(options, "--microbatches", choice.microbatches, "Samples per minibatch", 1, 65536)
+      ->capture_default_str();
+  add_number(options, "--virtual-stages", choice.virtual_stages, "interleaved: stages per worker",
+             1, 1024)
+      ->capture_default_str();
   options.add_flag("--vertical-sync", choice.vertical_sync,
                    "pipedream: every stage at stage 0's version");
-  options.add_option("--replicas", choice.replicas, "pipedream: workers per stage, as 2,1")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 1024));
+  add_number(options, "--replicas", choice.replicas, "pipedream: workers per stage, as 2,1", 1,
+             1024);
   options.add_flag("--recompute", choice.recompute,
                    "Keep only a sample's input and recompute the forward before the backward");
   options.add_flag("--deep-supervision", choice.deep_supervision,

@@ -230,31 +230,25 @@ int simulate_costs(const SimulateArguments& arguments) {
 void add_costs(CLI::App& options, SimulateArguments& simulate) {
   CLI::Option* const profile = options.add_option(
       "--profile", simulate.profile, "What modules cost: JSON, or PipeDream's graph.txt");
-  options.add_option("--frames", simulate.frames, "graph.txt: minibatch size of its figures")
-      ->check(CLI::Range(1, 1'000'000))
+  add_number(options, "--frames", simulate.frames, "graph.txt: minibatch size of its figures", 1,
+             1'000'000)
       ->needs(profile);
   options
       .add_option("--cut", simulate.cut, "Modules where stages 1.. begin, as 3,6; unset: balanced")
       ->delimiter(',')
       ->needs(profile);
-  options
-      .add_option("--tensor", simulate.tensor,
-                  "Ranks that share each module of the profile, as far as it can be shared")
-      ->check(CLI::Range(1, 64))
+  add_number(options, "--tensor", simulate.tensor,
+             "Ranks that share each module of the profile, as far as it can be shared", 1, 64)
       ->needs(profile);
   // Costs that replace the profile's, per stage or for all stages.
   const auto by_stage = [&](const char* name, std::vector<double>& value, const char* text) {
-    options.add_option(name, value, text)
-        ->delimiter(',')
-        ->capture_default_str()
-        ->check(number_in(0.0, 1e9))
-        ->excludes(profile);
+    add_number(options, name, value, text, 0.0, 1e9)->capture_default_str()->excludes(profile);
   };
   by_stage("--forward", simulate.costs.forward, "ms of a sample: one value, or one per stage");
   by_stage("--backward", simulate.costs.backward, "ms; half each for input and weights");
   by_stage("--update", simulate.costs.update, "ms");
   const auto bytes = [&](const char* name, double& value, const char* text) {
-    options.add_option(name, value, text)->check(number_in(0.0, 1e15))->excludes(profile);
+    add_number(options, name, value, text, 0.0, 1e15)->excludes(profile);
   };
   bytes("--message-bytes", simulate.costs.bytes.activation,
         "Bytes of an activation, and of its gradient");
@@ -264,7 +258,7 @@ void add_costs(CLI::App& options, SimulateArguments& simulate) {
 
 void add_machine(CLI::App& options, SimulateArguments& simulate) {
   const auto number = [&](const char* name, double& value, const char* text) {
-    return options.add_option(name, value, text)->check(number_in(0.0, 1e9));
+    return add_number(options, name, value, text, 0.0, 1e9);
   };
   CLI::Option* const links = options.add_option(
       "--links", simulate.links, "GB/s[:ms] for each of --devices' levels, by commas, as for plan");
@@ -279,29 +273,23 @@ void add_machine(CLI::App& options, SimulateArguments& simulate) {
       ->capture_default_str()
       ->check(CLI::IsMember({"none", "transfers", "all"}));
   number("--overhead", simulate.input.overhead_ms, "ms to launch an action");
-  options
-      .add_option("--contention", simulate.input.contention, "Computing takes so many times longer")
-      ->capture_default_str()
-      ->check(number_in(1e-3, 1e3));
-  options
-      .add_option("--cores", simulate.input.cores,
-                  "Cores to which workers are assigned round-robin; 0: one for each")
-      ->check(CLI::Range(0, 65536));
+  add_number(options, "--contention", simulate.input.contention,
+             "Computing takes so many times longer", 1e-3, 1e3)
+      ->capture_default_str();
+  add_number(options, "--cores", simulate.input.cores,
+             "Cores to which workers are assigned round-robin; 0: one for each", 0, 65536);
   number("--fps", simulate.fps, "Frames a second of a live source; 0: not live");
 }
 
 void add_options(CLI::App& options, SimulateArguments& simulate) {
   add_schedule_choice(options, simulate, 4096);
-  options
-      .add_option("--samples", simulate.input.samples,
-                  "How many; unset: enough for a steady period")
-      ->check(CLI::Range(1, 10'000'000));
+  add_number(options, "--samples", simulate.input.samples,
+             "How many; unset: enough for a steady period", 1, 10'000'000);
   add_costs(options, simulate);
   add_machine(options, simulate);
   options.add_option("--trace", simulate.trace, "Where to write a trace for Chrome or Perfetto");
   options.add_option("--svg", simulate.svg, "Where to draw the time line");
-  options.add_option("--until", simulate.until_ms, "ms that the drawing shows")
-      ->check(number_in(0.0, 1e12));
+  add_number(options, "--until", simulate.until_ms, "ms that the drawing shows", 0.0, 1e12);
   options.add_option("--json", simulate.json, "Where to write the results");
 }
 
