@@ -78,12 +78,8 @@ std::vector<int> balanced_cut(const std::vector<double>& costs, int stages) {
 
 double bottleneck(const std::vector<double>& costs, const std::vector<int>& cut) {
   double worst = 0, stage = 0;
-  std::size_t next = 0;
   for (std::size_t i = 0; i < costs.size(); ++i) {
-    if (next < cut.size() && int(i) == cut[next]) {
-      stage = 0;
-      ++next;
-    }
+    if (std::ranges::binary_search(cut, int(i))) stage = 0;
     worst = std::max(worst, stage += costs[i]);
   }
   return worst;

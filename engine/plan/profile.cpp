@@ -152,10 +152,6 @@ std::vector<int> chain_of(std::vector<Layer> layers, const std::string& name) {
   return order;
 }
 
-bool is_input(const Layer& layer) {
-  return layer.description.rfind("Input", 0) == 0;
-}
-
 ModuleProfile module_of(const Layer& layer, bool first) {
   ModuleProfile module;
   module.name = layer.id + " " + layer.description.substr(0, layer.description.find('('));
@@ -183,9 +179,8 @@ void check_profile(const Profile& profile) {
   if (profile.modules.empty()) throw ProfileError("modules: there are none");
   if (profile.frames < 1) throw ProfileError("frames: less than 1");
   check_number(profile.input_bytes, "profile", "input_bytes");
-  for (std::size_t i = 0; i < profile.modules.size(); ++i) {
+  for (std::size_t i = 0; i < profile.modules.size(); ++i)
     check_module(profile.modules[i], place(profile, i));
-  }
   if (profile.modules.front().input_gradient.median > 0) {
     throw ProfileError(place(profile, 0) +
                        ": input_gradient must be 0: the first module needs none");
@@ -202,10 +197,12 @@ void check_profile(const Profile& profile) {
 Link fit_link(const std::vector<std::pair<double, double>>& points) {
   if (points.empty()) return {};
   const double n = double(points.size());
-  double x = 0, y = 0, xx = 0, xy = 0;
+  double x = 0, y = 0, square = 0, product = 0, xx = 0, xy = 0;
   for (const auto& [bytes, ms] : points) {
     x += bytes / n;
     y += ms / n;
+    square += bytes * bytes;
+    product += bytes * ms;
   }
   for (const auto& [bytes, ms] : points) {
     xx += (bytes - x) * (bytes - x);
@@ -214,11 +211,6 @@ Link fit_link(const std::vector<std::pair<double, double>>& points) {
   double slope = xx > 0 ? std::max(0.0, xy / xx) : 0.0;
   double latency = y - slope * x;
   if (latency < 0) {  // the best admissible line goes through the origin
-    double square = 0, product = 0;
-    for (const auto& [bytes, ms] : points) {
-      square += bytes * bytes;
-      product += bytes * ms;
-    }
     latency = 0;
     slope = product / square;
   }
@@ -229,12 +221,12 @@ Profile profile_from_graph(const std::string& text, const std::string& name, int
   const std::vector<Layer> layers = Reader(text, name).read();
   std::vector<int> chain;
   for (const int layer : chain_of(layers, name)) {
-    if (!is_input(layers[layer])) chain.push_back(layer);
+    if (!layers[layer].description.starts_with("Input")) chain.push_back(layer);
   }
   std::vector<int> place(layers.size(), -1);
   for (std::size_t i = 0; i < chain.size(); ++i) place[chain[i]] = int(i);
-  std::vector<double> crossing(chain.size(), 0.0);  // [position in the chain]: bytes alive behind
-                                                    // it
+  // [position in the chain]: bytes alive behind it
+  std::vector<double> crossing(chain.size(), 0.0);
   Profile profile;
   profile.network = name;
   profile.source = name + " (PipeDream's form)";

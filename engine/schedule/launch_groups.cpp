@@ -1,6 +1,5 @@
 #include "engine/schedule/launch_groups.h"
 
-#include <algorithm>
 #include <stdexcept>
 
 #include "engine/schedule/mailbox.h"
@@ -9,8 +8,8 @@ namespace millrace::engine {
 
 LaunchGroups::LaunchGroups(const Schedule& schedule) {
   for (const Program& program : schedule.workers) {
-    marks_.push_back(
-        {std::int64_t(program.prologue.size()), std::vector<char>(program.period.size(), true)});
+    prologues.push_back(std::int64_t(program.prologue.size()));
+    periods.emplace_back(program.period.size(), true);
   }
 }
 
@@ -52,9 +51,9 @@ GroupWalk walk_groups(const Schedule& schedule, const LaunchGroups& groups, std:
 
 LaunchGroups longest_launch_groups(const Schedule& schedule) {
   LaunchGroups groups(schedule);
-  for (LaunchGroups::Marks& marks : groups.marks_) {
-    std::fill(marks.ends.begin(), marks.ends.end(), false);
-    marks.ends.back() = true;
+  for (std::vector<char>& ends : groups.periods) {
+    ends.assign(ends.size(), false);
+    ends.back() = true;
   }
   const std::int64_t samples = samples_to_record(schedule);
   for (;;) {
@@ -63,9 +62,9 @@ LaunchGroups longest_launch_groups(const Schedule& schedule) {
     if (walk.stuck.empty()) throw std::logic_error("schedule " + schedule.name + " deadlocks");
     for (const auto& [worker, at] : walk.stuck) {
       // Others may wait for actions of this open group: end it before the blocked action.
-      LaunchGroups::Marks& marks = groups.marks_[std::size_t(worker)];
-      const std::int64_t length = std::int64_t(marks.ends.size());
-      marks.ends[std::size_t((at - 1 - marks.prologue + length) % length)] = true;
+      std::vector<char>& ends = groups.periods[std::size_t(worker)];
+      const std::int64_t before = at - 1 - groups.prologues[std::size_t(worker)];
+      (before < 0 ? ends.back() : ends[std::size_t(before) % ends.size()]) = true;
     }
   }
 }

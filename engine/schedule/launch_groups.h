@@ -12,24 +12,18 @@ namespace millrace::engine {
 
 /// A run of a worker's actions launched as one; other workers get its signals when it ends. One
 /// action per group always works; one period per group costs the host least.
-class LaunchGroups {
- public:
+struct LaunchGroups {
   /// One action per group.
   explicit LaunchGroups(const Schedule& schedule);
 
+  /// Each action of a prologue is a group.
   bool ends(int worker, std::int64_t action) const {
-    const Marks& marks = marks_[worker];
-    if (action < marks.prologue) return true;
-    return marks.ends[std::size_t((action - marks.prologue) % std::int64_t(marks.ends.size()))];
+    const std::int64_t at = action - prologues[worker];
+    return at < 0 || periods[worker][std::size_t(at) % periods[worker].size()];
   }
 
- private:
-  friend LaunchGroups longest_launch_groups(const Schedule& schedule);
-  struct Marks {
-    std::int64_t prologue = 0;
-    std::vector<char> ends;  ///< [index in the period]: whether a group ends there
-  };
-  std::vector<Marks> marks_;
+  std::vector<std::int64_t> prologues;     ///< [worker]: its length
+  std::vector<std::vector<char>> periods;  ///< [worker][index]: whether a group ends there
 };
 
 /// One period per group, split only where workers would otherwise wait for each other's group ends,
