@@ -21,8 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMostPicture = 32 << 20, kMostText = 256 << 10;  // bytes
 constexpr char kMarks[] = "seen.json";
-constexpr std::time_t kCoarse =
-    2;  // seconds: changes of a folder this close may share a time stamp
+constexpr std::time_t kCoarse = 2;  // seconds: closer changes of a folder may share a time stamp
 
 /// Refuses names that would lead out of the folder, too.
 bool is_snapshot(const std::string& name) {

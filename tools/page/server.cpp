@@ -100,13 +100,10 @@ struct Server final : WebServer {
   /// Whether one more connection fits. If not, closes the oldest that has yet to send its request,
   /// or else the oldest that is slow to take its answer, so neither can shut others out.
   bool make_room() {
-    const auto open = std::count_if(site.lines.begin(), site.lines.end(),
-                                    [](const Line& line) { return !line.hung_up; });
-    if (open < Site::most_lines()) return true;
+    if (std::ranges::count(site.lines, false, &Line::hung_up) < Site::most_lines()) return true;
     for (const Doing doing : {Doing::asks, Doing::is_answered}) {
-      const auto oldest = std::find_if(site.lines.begin(), site.lines.end(), [&](const Line& line) {
-        return line.doing == doing && !line.hung_up;
-      });
+      const auto oldest = std::ranges::find_if(
+          site.lines, [&](const Line& line) { return line.doing == doing && !line.hung_up; });
       if (oldest == site.lines.end()) continue;
       oldest->hung_up = true;
       oldest->hang_up();

@@ -60,9 +60,8 @@ std::size_t picture_of(const Site& site, const Request& request) {
   const std::string_view path = path_of(request);
   if (!site.subject.pictures || request.method() != http::verb::get || !path.starts_with(folder))
     return kPictureNames.size();
-  return std::size_t(
-      std::find(kPictureNames.begin(), kPictureNames.end(), path.substr(folder.size())) -
-      kPictureNames.begin());
+  return std::size_t(std::ranges::find(kPictureNames, path.substr(folder.size())) -
+                     kPictureNames.begin());
 }
 
 struct Socket {

@@ -21,7 +21,6 @@
 #include "tools/cli/shell/option_text.h"
 
 namespace millrace::cli {
-
 namespace {
 
 std::multimap<int, Command>& commands() {
@@ -38,35 +37,6 @@ int fail(int code, const std::string& what) {
   std::cerr << "millrace: error: " << line << "\n";
   return code;
 }
-
-}  // namespace
-
-Command::Command(int place, std::string name, std::string summary,
-                 std::function<int()> (*add)(CLI::App& options))
-    : name(std::move(name)), summary(std::move(summary)), add(add) {
-  commands().emplace(place, *this);
-}
-
-void add_set(CLI::App& options, std::vector<std::string>& settings) {
-  options
-      .add_option(
-          "--set", settings,
-          "A key and its value, on top of the config; once for each: --set a.b=1 --set c.d=2")
-      ->option_text("table.key=value")
-      ->allow_extra_args(false);  // one KEY=VALUE per --set
-}
-
-void add_config(CLI::App& options, std::string& config, std::vector<std::string>& settings) {
-  options.add_option("config", config, "Config file; none: every key at its default")
-      ->check([](const std::string& path) { return path.empty() ? "a file's name is empty" : ""; });
-  add_set(options, settings);
-}
-
-int report_failure(const std::exception& error) {
-  return fail(app::exit_code_of(error), error.what());
-}
-
-namespace {
 
 /// The first argument if it is no command: CLI11 would take the rest for the program's options.
 std::string unknown_command(int argc, char** argv) {
@@ -222,6 +192,32 @@ void come_first(int argc, char** argv, char**) {
                                                                    char**) = come_first;
 
 }  // namespace
+
+Command::Command(int place, std::string name, std::string summary,
+                 std::function<int()> (*add)(CLI::App& options))
+    : name(std::move(name)), summary(std::move(summary)), add(add) {
+  commands().emplace(place, *this);
+}
+
+void add_set(CLI::App& options, std::vector<std::string>& settings) {
+  options
+      .add_option(
+          "--set", settings,
+          "A key and its value, on top of the config; once for each: --set a.b=1 --set c.d=2")
+      ->option_text("table.key=value")
+      ->allow_extra_args(false);  // one KEY=VALUE per --set
+}
+
+void add_config(CLI::App& options, std::string& config, std::vector<std::string>& settings) {
+  options.add_option("config", config, "Config file; none: every key at its default")
+      ->check([](const std::string& path) { return path.empty() ? "a file's name is empty" : ""; });
+  add_set(options, settings);
+}
+
+int report_failure(const std::exception& error) {
+  return fail(app::exit_code_of(error), error.what());
+}
+
 }  // namespace millrace::cli
 
 int main(int argc, char** argv) {
