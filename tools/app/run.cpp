@@ -35,7 +35,7 @@ engine::PipelineOptions pipeline_options(RunParts& p, std::int64_t limit) {
 
 void look(RunParts& p, std::int64_t limit) {
   p.console.look(!p.progress.learning);
-  const engine::FrameCounts frames = p.learner.frames(p.intake);
+  const engine::FrameCounts frames = p.frames();
   // Frames left over at the end say nothing about the rate, unless the run is over this soon.
   const std::int64_t learnable =
       p.learner.feed->taken() - frames.without_target - frames.predicted_only;
@@ -171,10 +171,6 @@ void finish(RunParts& p, std::future<engine::Outcome>& running) {
   if (failure) std::rethrow_exception(failure);
 }
 
-nlohmann::ordered_json report_of(RunParts& p) {
-  return make_report(p.request, p.progress, p.team.get(), p.intake, p.learner, p.records);
-}
-
 }  // namespace
 
 RunParts::RunParts(const Config& given, RunOptions options)
@@ -185,11 +181,11 @@ RunParts::RunParts(const Config& given, RunOptions options)
       intake(request.config, request.options.open_source, request.options.given),
       learner(request, intake, team.get(), progress.stopping),
       records(request, intake, learner),
-      checkpoints(request, progress, learner, team.get()),
+      checkpoints(*this),
       page(request.options.serve || !request.config.mqtt.broker.empty()
-               ? std::make_unique<LiveView>(request, intake, learner, records, checkpoints)
+               ? std::make_unique<LiveView>(*this)
                : nullptr),
-      console(request, intake, learner, records, checkpoints, page.get()) {
+      console(*this) {
   if (page) records.observers.add(page.get());
   learner.feed->rest_while(
       [this] { return paused() && !progress.stopping.load(std::memory_order_relaxed); });
@@ -291,7 +287,7 @@ std::array<int, 3> Run::shape() const {
 }
 
 std::int64_t Run::predicted() const {
-  return parts_->learner.frames(parts_->intake).predicted();
+  return parts_->frames().predicted();
 }
 
 bool Run::paused() const {
@@ -303,11 +299,11 @@ std::string Run::status(bool verbose) const {
 }
 
 std::string Run::report() const {
-  return report_of(*parts_).dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return make_report(*parts_).dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 std::string Run::summary() const {
-  return summarize(report_of(*parts_));
+  return summarize(make_report(*parts_));
 }
 
 std::string Run::page() const {

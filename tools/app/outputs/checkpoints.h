@@ -6,8 +6,7 @@
 #include "engine/trainer/checkpointer.h"
 #include "io/files/whole_file.h"
 #include "tools/app/checkpoint_files.h"
-#include "tools/app/learner.h"
-#include "tools/app/request.h"
+#include "tools/app/run.h"
 
 namespace millrace::app {
 
@@ -15,9 +14,8 @@ namespace millrace::app {
 /// for error().
 class Checkpoints {
  public:
-  /// `team`: the other ranks, or null. All arguments outlive this.
-  Checkpoints(const Request& request, const Progress& progress, const Learner& learner,
-              RankTeam* team);
+  /// `run`, built as far as the learner, outlives this.
+  explicit Checkpoints(RunParts& run);
 
   /// Writes the last checkpoint, unless the run has none. Throws std::runtime_error.
   void finish();
@@ -30,10 +28,7 @@ class Checkpoints {
  private:
   stages::Metadata about_final() const;
 
-  const Request& request_;
-  const Progress& progress_;
-  const Learner& learner_;
-  RankTeam* const team_;
+  RunParts& run_;
   io::FolderClaim claim_;  ///< locks the folder against other runs
   CheckpointFiles files_;
 };

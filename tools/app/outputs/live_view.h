@@ -8,8 +8,9 @@
 #include <thread>
 #include <vector>
 
-#include "tools/app/outputs/checkpoints.h"
-#include "tools/app/outputs/records.h"
+#include "engine/pipeline/feed.h"
+#include "tools/app/alerts/alerts.h"
+#include "tools/app/run.h"
 #include "tools/page/server.h"
 
 namespace millrace::app {
@@ -50,9 +51,9 @@ class MqttView {
 /// stage's worker calls predicted(), the main thread obey() and take_note(), any thread paused().
 class LiveView final : public engine::Observer {
  public:
-  /// All arguments outlive this. Throws std::runtime_error if the page can't be served.
-  LiveView(const Request& request, Intake& intake, Learner& learner, Records& records,
-           Checkpoints& checkpoints);
+  /// `run`, built as far as the checkpoints, outlives this. Throws std::runtime_error if the page
+  /// can't be served.
+  explicit LiveView(RunParts& run);
 
   void predicted(engine::Sample& sample, float loss) override;
   void obey();
@@ -69,11 +70,7 @@ class LiveView final : public engine::Observer {
   void show_event(engine::Sample& sample);
   page::Snapshot look() const;
 
-  const Request& request_;
-  Intake& intake_;
-  Learner& learner_;
-  Records& records_;
-  Checkpoints& checkpoints_;
+  RunParts& run_;
   const Config& config_;
   const std::string correction_, local_note_;
   page::Controls controls_;
