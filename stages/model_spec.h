@@ -17,6 +17,7 @@ struct ImageShape {
   std::int64_t channels = 3;
   std::int64_t height = 0;
   std::int64_t width = 0;
+  std::int64_t elements() const { return channels * height * width; }
   std::vector<std::int64_t> sizes() const { return {1, channels, height, width}; }  ///< as a tensor
   bool operator==(const ImageShape&) const = default;
 };

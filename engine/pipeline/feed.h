@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -54,6 +55,17 @@ class Sample {
     };
     const auto in = one(input(), input_bytes()), out = one(target(), target_bytes());
     return {in, out.data() == in.data() ? std::span<std::byte>() : out};
+  }
+  std::size_t bytes() { return memory()[0].size() + memory()[1].size(); }
+  /// Copies memory(), bytes() in all, to or from one block.
+  void write_to(std::byte* block) {
+    for (const std::span<std::byte> part : memory()) block = std::ranges::copy(part, block).out;
+  }
+  void read_from(const std::byte* block) {
+    for (const std::span<std::byte> part : memory()) {
+      std::copy_n(block, part.size(), part.begin());
+      block += part.size();
+    }
   }
 
   // For Observer: floats [C,H,W] on the CPU, valid during the call.

@@ -15,9 +15,7 @@
 #include "stages/loss.h"
 #include "stages/safetensors.h"
 #include "tools/app/config/task.h"
-#include "tools/app/feeds/replay_feed.h"
 #include "tools/app/feeds/teacher_feed.h"
-#include "tools/app/memory_check.h"
 
 namespace millrace::app {
 namespace {
@@ -401,7 +399,6 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
   place(config, options);
   choose_frames(config, options);
   require_memory(config, options);
-  require_replay_memory(config, options);
   options.seed = config.weights.seed;
   Resumed start = find_start(config, *options.network);
   options.weights = std::move(start.state);

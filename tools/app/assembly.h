@@ -1,6 +1,7 @@
 // A trainer's options from a config, and checks of its files and devices; for run, check and bench.
 #pragma once
 
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -38,6 +39,16 @@ Config as_run(Config config, const engine::TrainerOptions& options);
 /// replay.kind, with "auto" resolved for `network`: see check --keys. Throws ConfigError if it is
 /// "ridge" and does not fit.
 std::string replay_of(const Config& config, const stages::Network& network);
+
+/// "none"; "ridge of 256 labelled frames, 13 MB; ..."; or "reservoir of 256 samples, 37.7 MB; as
+/// many as real time leaves room for". `live`: whether frames arrive at their own rate; none:
+/// unknown.
+std::string describe_replay(const Config& config, const engine::TrainerOptions& options,
+                            std::optional<bool> live);
+
+/// Throws ConfigError if the stages on cores, or the samples to replay, take more memory than there
+/// is: what is missing, and what would fit. Sizes may be 0 (unknown).
+void require_memory(const Config& config, const engine::TrainerOptions& options);
 
 /// Throws ConfigError unless `network` has as many outputs as the stream has classes.
 void require_classes(const Config& config, const stages::Network& network, int classes);

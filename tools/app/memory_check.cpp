@@ -1,12 +1,12 @@
-#include "tools/app/memory_check.h"
-
 #include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "engine/format.h"
 #include "engine/plan/plan_text.h"
 #include "engine/schedule/verifier.h"
 #include "engine/trainer/stage_memory.h"
@@ -17,14 +17,18 @@ namespace {
 
 using engine::plan::bytes_text;
 
+/// Bytes that this process may use: the machine's memory, or its control group's if that is less.
+double memory_there() {
+  const double machine = double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
+  double group = 0;
+  std::ifstream("/sys/fs/cgroup/memory.max") >> group;  // "max": no limit
+  return group > 0 ? std::min(machine, group) : machine;
+}
+
 struct Need {
   double weights = 0, activations = 0;  ///< bytes
   double all() const { return weights + activations; }
 };
-
-double bytes_of(const stages::ImageShape& shape) {
-  return 4.0 * double(shape.channels) * double(shape.height) * double(shape.width);
-}
 
 /// Of modules [begin, end): one version of the weights, and one sample's inputs of those that
 /// learn.
@@ -38,7 +42,8 @@ Need need_of(const stages::Network& network, int begin, int end) {
       need.weights += bytes;
       learns = learns || !spec.fixed;
     }
-    if (learns && module > begin) need.activations += bytes_of(network.shape(module - 1));
+    if (learns && module > begin)
+      need.activations += 4.0 * double(network.shape(module - 1).elements());
   }
   return need;
 }
@@ -85,18 +90,11 @@ std::string what_fits(const engine::TrainerOptions& options, double there) {
   return found;
 }
 
-}  // namespace
-
-double memory_there() {
-  const double machine = double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
-  double group = 0;
-  std::ifstream("/sys/fs/cgroup/memory.max") >> group;  // "max": no limit
-  return group > 0 ? std::min(machine, group) : machine;
-}
-
-void require_memory(const Config& config, const engine::TrainerOptions& options) {
+/// Counts the weights of each version, the inputs that their gradients need and the optimizer's
+/// state, so a run takes more. Allocates nothing.
+void require_stage_memory(const Config& config, const engine::TrainerOptions& options,
+                          double there) {
   if (std::ranges::any_of(options.devices, &engine::Device::cuda)) return;
-  const double there = memory_there();
   if (need_of(options, false).all() <= there) return;
   const Need need = need_of(options, true);
   if (need.all() <= there) return;
@@ -105,6 +103,56 @@ void require_memory(const Config& config, const engine::TrainerOptions& options)
                                          ", activations " + bytes_text(need.activations) + "); " +
                                          bytes_text(need.all() - there) + " more than there is" +
                                          what_fits(options, there));
+}
+
+/// Bytes for all samples that are replayed; 0: unknown.
+double replay_bytes(const Config& config, const engine::TrainerOptions& options) {
+  if (options.sample.elements() == 0) return 0;
+  if (replay_of(config, *options.network) == "ridge") {
+    const int last = options.network->size() - 1;
+    const auto inputs = double(options.network->parameters(last, last + 1)[0].shape[1]);
+    // A frame's features, and their inner products with all others.
+    return config.replay.size * (inputs * sizeof(float) + config.replay.size * sizeof(double));
+  }
+  const auto bytes = [](const stages::ImageShape& shape, bool as_bytes) {
+    return double(shape.elements()) * (as_bytes ? 1.0 : double(sizeof(float)));
+  };
+  const double target =
+      options.target_is_input ? 0 : bytes(options.network->output(), options.target_as_bytes);
+  return (bytes(options.sample, options.input_as_bytes) + target) * config.replay.size;
+}
+
+}  // namespace
+
+void require_memory(const Config& config, const engine::TrainerOptions& options) {
+  const double there = memory_there();
+  require_stage_memory(config, options, there);
+  const double replay = replay_bytes(config, options);
+  if (replay_of(config, *options.network) == "none" || replay <= there) return;
+  throw config.error("replay.size", std::to_string(config.replay.size) + " samples take " +
+                                        bytes_text(replay) + "; the machine has " +
+                                        bytes_text(there));
+}
+
+std::string describe_replay(const Config& config, const engine::TrainerOptions& options,
+                            std::optional<bool> live) {
+  const std::string kind = replay_of(config, *options.network);
+  if (kind == "none") return "none";
+  std::string text = kind + " of " + std::to_string(config.replay.size) +
+                     (kind == "ridge" ? " labelled frames" : " samples");
+  const double bytes = replay_bytes(config, options);
+  if (bytes > 0) text += ", " + bytes_text(bytes);
+  if (kind == "ridge") return text + "; solves the last layer, the other weights stay";
+  const bool is_auto = config.replay.share < 0;
+  text += is_auto ? "; as many as" : engine::format("; %.3g of all samples", config.replay.share);
+  if (live == false) {
+    return is_auto ? text.substr(0, text.rfind(';')) +
+                         "; none is replayed, since the stream waits for the pipeline: name a "
+                         "replay.share"
+                   : text;
+  }
+  text += is_auto ? " real time leaves room for" : ", as far as real time leaves room";
+  return live ? text : text + ", where frames come at their own rate";
 }
 
 }  // namespace millrace::app

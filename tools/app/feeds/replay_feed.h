@@ -3,12 +3,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "engine/trainer/trainer.h"
-#include "tools/app/config/config.h"
 #include "tools/app/feeds/frame_feed.h"
 #include "tools/app/feeds/replay_buffer.h"
 
@@ -50,7 +47,7 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
         ratio_(all_that_fits_ ? 0 : options.share / (1 - options.share)),
         choice_(trainer.schedule().samples_a_choice()),
         entries_(std::size_t(trainer.schedule().slots())),
-        buffer_(options.kind, options.places, bytes_of(trainer.in_slot(0)), options.seed),
+        buffer_(options.kind, options.places, trainer.in_slot(0).bytes(), options.seed),
         // A stage lags by no more than the samples in flight.
         fresh_(4 * entries_.size() + 2 * std::size_t(trainer.schedule().group)) {}
 
@@ -144,10 +141,6 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
   static constexpr std::chrono::microseconds kLook{500};
   static constexpr double kNearlyAlways = 0.95;
 
-  static std::size_t bytes_of(engine::Sample& sample) {
-    const auto [input, target] = sample.memory();
-    return input.size() + target.size();
-  }
   struct Entry {
     std::int64_t frame = -1;
     int place = -1;     ///< in the buffer; -1: a fresh sample
@@ -211,17 +204,11 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
     if (trainer_.options().late_targets)
       owed_ += ratio_;  // whether it had a target is known only now
     const int place = buffer_.keep(entry.frame, entry.loss);
-    if (place < 0) return;
-    std::byte* to = buffer_.at(place);
-    for (const std::span<std::byte> part : sample.memory()) to = std::ranges::copy(part, to).out;
+    if (place >= 0) sample.write_to(buffer_.at(place));
   }
   void replay(engine::Sample& sample) {
     const int place = buffer_.choose();
-    const std::byte* from = buffer_.at(place);
-    for (const std::span<std::byte> part : sample.memory()) {
-      std::copy_n(from, part.size(), part.begin());
-      from += part.size();
-    }
+    sample.read_from(buffer_.at(place));
     entry(sample).place = place;
     sample.info = {
         .frame = buffer_.frame(place), .captured = engine::Clock::now(), .replayed = true};
@@ -251,15 +238,5 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
   std::atomic<std::int64_t> shown_fresh_{0};
   std::vector<std::atomic<std::int64_t>> fresh_;  ///< [sample % size]
 };
-
-/// Throws ConfigError if the machine has less memory than the samples take. Sizes in `options` may
-/// be 0 (unknown).
-void require_replay_memory(const Config& config, const engine::TrainerOptions& options);
-
-/// "none"; "ridge of 256 labelled frames, 13 MB; ..."; or "reservoir of 256 samples, 37.7 MB; as
-/// many as real time leaves room for". `live`: whether frames arrive at their own rate; none:
-/// unknown.
-std::string describe_replay(const Config& config, const engine::TrainerOptions& options,
-                            std::optional<bool> live);
 
 }  // namespace millrace::app

@@ -128,41 +128,20 @@ class LockstepFeed final : public engine::Feed {
   bool over_ = false;
 };
 
-/// A sample as a message: info, input, and the target if it isn't the input.
-class SampleMessage {
- public:
-  explicit SampleMessage(engine::Sample& sample) {
-    const auto [input, target] = sample.memory();
-    bytes_.resize(sizeof(engine::SampleInfo) + input.size() + target.size());
-  }
-  std::vector<std::byte>& bytes() { return bytes_; }
-  void pack(engine::Sample& sample) {
-    std::memcpy(bytes_.data(), &sample.info, sizeof sample.info);
-    std::byte* to = bytes_.data() + sizeof sample.info;
-    for (const std::span<std::byte> part : sample.memory()) to = std::ranges::copy(part, to).out;
-  }
-  void unpack(engine::Sample& sample) {
-    std::memcpy(static_cast<void*>(&sample.info), bytes_.data(), sizeof sample.info);
-    const std::byte* from = bytes_.data() + sizeof sample.info;
-    for (const std::span<std::byte> part : sample.memory()) {
-      std::copy_n(from, part.size(), part.begin());
-      from += part.size();
-    }
-  }
-
- private:
-  std::vector<std::byte> bytes_;
-};
+/// Bytes of a sample as a message: info, input, and the target if it isn't the input.
+inline std::size_t message_size(engine::Sample& sample) {
+  return sizeof sample.info + sample.bytes();
+}
 
 /// On rank 0 of `group`: feeds this rank's pipeline and the other ranks'. Threads as engine::Feed.
 class SharedFeed final : public engine::Feed {
  public:
   /// All arguments outlive this. `trainer` takes samples from it.
   SharedFeed(engine::Feed& own, engine::Exchange& group, engine::Trainer& trainer)
-      : own_(own), group_(group), message_(trainer.in_slot(0)) {
+      : own_(own), group_(group), message_(message_size(trainer.in_slot(0))) {
     const std::lock_guard lock(group.mutex());
     for (int rank = 1; rank < group.ranks(); ++rank)
-      ports_.push_back(group.open_to(rank, engine::Exchange::kFeedTag, {message_.bytes()}));
+      ports_.push_back(group.open_to(rank, engine::Exchange::kFeedTag, {message_}));
   }
   Status poll(std::chrono::microseconds patience) override {
     constexpr std::chrono::microseconds kSoon{20};  // the other ranks take each sample at once
@@ -172,7 +151,8 @@ class SharedFeed final : public engine::Feed {
   }
   void take(engine::Sample& sample) override {
     own_.take(sample);
-    message_.pack(sample);
+    std::memcpy(message_.data(), &sample.info, sizeof sample.info);
+    sample.write_to(message_.data() + sizeof sample.info);
     const std::lock_guard lock(group_.mutex());
     for (const int port : ports_) group_.start(port);
     ++taken_;
@@ -192,7 +172,7 @@ class SharedFeed final : public engine::Feed {
 
   engine::Feed& own_;
   engine::Exchange& group_;
-  SampleMessage message_;
+  std::vector<std::byte> message_;
   std::vector<int> ports_;
   std::int64_t taken_ = 0;
 };
@@ -201,9 +181,9 @@ class SharedFeed final : public engine::Feed {
 class ReceivedFeed final : public engine::Feed {
  public:
   ReceivedFeed(engine::Exchange& group, engine::Trainer& trainer)
-      : group_(group), message_(trainer.in_slot(0)) {
+      : group_(group), message_(message_size(trainer.in_slot(0))) {
     const std::lock_guard lock(group.mutex());
-    port_ = group.open_from(0, engine::Exchange::kFeedTag, {message_.bytes()});
+    port_ = group.open_from(0, engine::Exchange::kFeedTag, {message_});
     group.start(port_);
   }
   Status poll(std::chrono::microseconds patience) override {
@@ -218,7 +198,8 @@ class ReceivedFeed final : public engine::Feed {
     return Status::wait;
   }
   void take(engine::Sample& sample) override {
-    message_.unpack(sample);
+    std::memcpy(static_cast<void*>(&sample.info), message_.data(), sizeof sample.info);
+    sample.read_from(message_.data() + sizeof sample.info);
     ++taken_;
     const std::lock_guard lock(group_.mutex());
     group_.start(port_);
@@ -226,7 +207,7 @@ class ReceivedFeed final : public engine::Feed {
 
  private:
   engine::Exchange& group_;
-  SampleMessage message_;
+  std::vector<std::byte> message_;
   int port_ = 0;
   std::int64_t taken_ = 0, end_ = -1;
 };

@@ -10,7 +10,6 @@
 #include "engine/trainer/trainer.h"
 #include "io/source/source.h"
 #include "tools/app/assembly.h"
-#include "tools/app/feeds/replay_feed.h"
 #include "tools/app/intake.h"
 #include "tools/app/ranks/rank_grid.h"
 #include "tools/app/request.h"
