@@ -65,22 +65,6 @@ void tell_of_labels(RunParts& p) {
                  std::to_string(last) + "; the run received " + std::to_string(came));
 }
 
-class DrainWatch {
- public:
-  bool is_stuck(engine::Monitor& monitor) {
-    const engine::Clock::time_point now = engine::Clock::now();
-    const std::int64_t trained = monitor.trained();
-    if (trained != std::exchange(trained_, trained)) moved_ = now;
-    // A single step may take that long in a slow pipeline.
-    const std::chrono::duration<double> patience(std::max(20.0, 20e-3 * monitor.read().bottleneck));
-    return now - moved_ > patience;
-  }
-
- private:
-  std::int64_t trained_ = -1;
-  engine::Clock::time_point moved_;
-};
-
 /// Reports classes that users could have labelled but never did.
 void tell_of_classes(RunParts& p) {
   if (!p.request.live_labels || !p.learner.memory) return;
@@ -123,11 +107,16 @@ Running begin(RunParts& p, std::int64_t limit) {
 /// Serves users until the pipeline has ended. Throws Wedged if it doesn't after a stop.
 void attend(RunParts& p, std::int64_t limit, Running& running) {
   engine::Monitor& monitor = p.learner.trainer.monitor();
-  DrainWatch drain;
+  std::int64_t before = -1;
+  engine::Clock::time_point moved;
   while (running->wait_for(50ms) != std::future_status::ready) {
     if (p.progress.stopping.load()) {
       p.intake.end();
-      if (drain.is_stuck(monitor)) {
+      const std::int64_t trained = monitor.trained();
+      if (trained != std::exchange(before, trained)) moved = engine::Clock::now();
+      // A single step may take that long in a slow pipeline.
+      const double patience_s = std::max(20.0, 20e-3 * monitor.read().bottleneck);
+      if (engine::Clock::now() - moved > std::chrono::duration<double>(patience_s)) {
         (void)running.release();  // its thread can't be joined
         throw Wedged(
             "the pipeline is stuck: no frame finished in 20 s; the last checkpoint is kept");

@@ -162,11 +162,6 @@ Json about_run(const RunParts& run, std::int64_t trained, engine::Clock::time_po
   return about;
 }
 
-double share_replayed(const engine::FrameCounts& frames) {
-  return double(frames.replayed) /
-         double(std::max<std::int64_t>(1, frames.replayed + frames.trained));
-}
-
 /// {"dead": [3, 0], "units": [32, 64]}, per stage: channels followed by a ReLU.
 Json dead_units_json(const engine::TrainerNow& now) {
   Json all;
@@ -201,34 +196,27 @@ Json capture_error(const engine::TrainerNow& now) {
   return now.recording.error.empty() ? Json() : Json(now.recording.error);
 }
 
-/// `idle`: no worker is running, so the stages' steps may be read.
-Json trainer_report(const engine::Trainer& trainer, const engine::TrainerNow& now,
-                    const engine::Reading& r, const engine::FrameCounts& frames, bool idle) {
-  Json devices = Json::array(), steps = Json::array();
-  for (const engine::Device& device : trainer.devices()) devices.push_back(device.name());
-  if (idle) {
-    for (const engine::StageFacts& stage : trainer.facts()) {
-      steps.push_back(
-          {{"capture", stage.recorded ? "graph" : "eager"}, {"left_to_libtorch", stage.left}});
-    }
+Json by_reason(const Novelty& novelty) {
+  Json counts = Json::object();
+  for (std::size_t i = 0; i < kReasons; ++i) counts[kReasonNames[i]] = novelty.events_of(Reason(i));
+  return counts;
+}
+
+Json zones_json(const std::vector<Zone>& zones) {
+  Json all = Json::array();
+  for (const Zone& zone : zones) {
+    all.push_back(
+        {{"name", zone.name}, {"points", zone.points}, {"sensitivity", zone.sensitivity}});
   }
-  return {{"schedule", trainer.schedule().name},
-          {"stages", trainer.schedule().stages},
-          {"devices", devices},
-          {"cut", now.cut},
-          {"threads", trainer.options().threads},
-          {"frames", frames_json(frames)},
-          {"updates", r.updates},
-          {"timing_ms", timing_json(r)},
-          {"latency_ms", latency_json(r)},
-          {"gradient_age", r.gradient_age},
-          {"gradient_age_spread", r.gradient_age_spread},
-          {"correction", trainer.options().correction.kind},
-          {"optimizer", optimizer_json(trainer.options().optimizer, now.rate.lr)},
-          {"guard", guard_json(trainer, now, r)},
-          {"capture", now.recording.on ? "graph" : "eager"},
-          {"capture_error", capture_error(now)},
-          {"steps", steps}};
+  return all;
+}
+
+Json live_novelty(const Novelty& novelty) {
+  Json json = {{"unexpected", novelty.marked()},   {"events", novelty.events()},
+               {"by_reason", by_reason(novelty)},  {"deviation", novelty.deviation()},
+               {"threshold", novelty.threshold()}, {"in_event", novelty.in_event()}};
+  if (const auto last = novelty.last()) json["last"] = event_json(*last);
+  return json;
 }
 
 }  // namespace
@@ -264,29 +252,6 @@ stages::Metadata about_weights(const RunParts& run, std::int64_t samples,
   for (const auto& [key, value] : about.items())
     all[key] = value.is_string() ? value.get<std::string>() : value.dump();
   return all;
-}
-
-static Json by_reason(const Novelty& novelty) {
-  Json counts = Json::object();
-  for (std::size_t i = 0; i < kReasons; ++i) counts[kReasonNames[i]] = novelty.events_of(Reason(i));
-  return counts;
-}
-
-static Json zones_json(const std::vector<Zone>& zones) {
-  Json all = Json::array();
-  for (const Zone& zone : zones) {
-    all.push_back(
-        {{"name", zone.name}, {"points", zone.points}, {"sensitivity", zone.sensitivity}});
-  }
-  return all;
-}
-
-static Json live_novelty(const Novelty& novelty) {
-  Json json = {{"unexpected", novelty.marked()},   {"events", novelty.events()},
-               {"by_reason", by_reason(novelty)},  {"deviation", novelty.deviation()},
-               {"threshold", novelty.threshold()}, {"in_event", novelty.in_event()}};
-  if (const auto last = novelty.last()) json["last"] = event_json(*last);
-  return json;
 }
 
 Json live_report(RunParts& run) {
@@ -355,13 +320,38 @@ Json make_report(RunParts& run) {
   const bool idle = !run.progress.learning;
   const engine::FrameCounts frames = idle ? run.progress.frames : run.frames();
   const engine::TrainerNow now = trainer.now();
-  Json report = trainer_report(trainer, now, r, frames, idle);
-  report["task"] = {{"kind", config.task.kind},
-                    {"loss", config.task.loss.text()},
-                    {"without_target", frames.without_target}};
-  report["realtime"] = real_time_json(r, learner.real_time.verdict(r));
+  Json devices = Json::array(), steps = Json::array();
+  for (const engine::Device& device : trainer.devices()) devices.push_back(device.name());
+  if (idle) {  // then no worker changes the steps
+    for (const engine::StageFacts& stage : trainer.facts()) {
+      steps.push_back(
+          {{"capture", stage.recorded ? "graph" : "eager"}, {"left_to_libtorch", stage.left}});
+    }
+  }
+  Json report = {{"schedule", trainer.schedule().name},
+                 {"stages", trainer.schedule().stages},
+                 {"devices", devices},
+                 {"cut", now.cut},
+                 {"threads", trainer.options().threads},
+                 {"frames", frames_json(frames)},
+                 {"updates", r.updates},
+                 {"timing_ms", timing_json(r)},
+                 {"latency_ms", latency_json(r)},
+                 {"gradient_age", r.gradient_age},
+                 {"gradient_age_spread", r.gradient_age_spread},
+                 {"correction", trainer.options().correction.kind},
+                 {"optimizer", optimizer_json(trainer.options().optimizer, now.rate.lr)},
+                 {"guard", guard_json(trainer, now, r)},
+                 {"capture", now.recording.on ? "graph" : "eager"},
+                 {"capture_error", capture_error(now)},
+                 {"steps", steps},
+                 {"task",
+                  {{"kind", config.task.kind},
+                   {"loss", config.task.loss.text()},
+                   {"without_target", frames.without_target}}},
+                 {"realtime", real_time_json(r, learner.real_time.verdict(r))},
+                 {"dead_units", dead_units_json(now)}};
   report["realtime"]["F_estimated"] = learner.rate_watch.estimated();
-  report["dead_units"] = dead_units_json(now);
   report.update(learned_report(records.log));
   if (idle) report["memory_bytes"] = memory_json(trainer);
   report["process"] = {{"resident_bytes", resident_bytes("VmRSS")},
@@ -373,13 +363,13 @@ Json make_report(RunParts& run) {
   report["overload"]["predicted_only"] = frames.predicted_only;
   report["run"] = about_run(run, frames.trained, idle ? run.progress.ended : engine::Clock::now());
   const Novelty& novelty = records.novelty;
-  report["novelty"] = {{"marked", novelty.marked()}, {"events", novelty.events()}};
-  report["novelty"]["by_reason"] = by_reason(novelty);
-  report["novelty"]["latest"] = Json::array();
-  for (const NoveltyEvent& event : novelty.latest())
-    report["novelty"]["latest"].push_back(event_json(event));
-  if (novelty.events() > 0)
-    report["novelty"]["frame"] = report["novelty"]["latest"].back()["frame"];
+  Json latest = Json::array();
+  for (const NoveltyEvent& event : novelty.latest()) latest.push_back(event_json(event));
+  report["novelty"] = {{"marked", novelty.marked()},
+                       {"events", novelty.events()},
+                       {"by_reason", by_reason(novelty)},
+                       {"latest", latest}};
+  if (!latest.empty()) report["novelty"]["frame"] = latest.back()["frame"];
   if (!config.weights.learn) report["updates"] = std::vector<int>(r.updates.size(), 0);
   if (run.team) {
     report["ranks"] = run.team->report(trainer, r);
@@ -405,9 +395,10 @@ Json make_report(RunParts& run) {
   }
   if (learner.replay) {
     const ReplayBuffer& buffer = learner.replay->buffer();
+    const std::int64_t all = std::max<std::int64_t>(1, frames.replayed + frames.trained);
     report["frames"]["replayed"] = frames.replayed;
     report["replay"] = {{"kind", config.replay.kind},
-                        {"share", share_replayed(frames)},
+                        {"share", double(frames.replayed) / double(all)},
                         {"kept", buffer.count()},
                         {"size", buffer.places()},
                         {"bytes", buffer.bytes()}};

@@ -164,9 +164,14 @@ class Follower {
   bool told_ = false;
 };
 
-/// Waits for `word`. If rank 0 refuses, returns false and the exit code.
-bool await(engine::Exchange& exchange, Word word, std::string& text, int& code,
-           const std::function<bool()>& asked_to_stop) {
+/// Rank 0 refuses the run; this rank exits with `code`.
+struct Refused {
+  int code;
+};
+
+/// Waits for `word` and returns what follows it. Throws Refused.
+std::string await(engine::Exchange& exchange, Word word,
+                  const std::function<bool()>& asked_to_stop) {
   constexpr auto kNoAnswer = 20s;
   std::optional<engine::Clock::time_point> asked;
   const auto look = [&] {
@@ -180,13 +185,11 @@ bool await(engine::Exchange& exchange, Word word, std::string& text, int& code,
     }
   };
   for (;;) {
-    text = await_letter(exchange, look).text;
+    const std::string text = await_letter(exchange, look).text;
     engine::ByteReader reader(text);
     const Word came = reader.get<Word>();
-    if (came == word) return true;
-    if (came != Word::refused) continue;
-    code = reader.get<int>();
-    return false;
+    if (came == word) return std::string(reader.rest());
+    if (came == Word::refused) throw Refused{reader.get<int>()};
   }
 }
 
@@ -243,9 +246,7 @@ std::unique_ptr<engine::Exchange> launched_ranks(const Waits& waits) {
 }
 
 int follow(engine::Exchange& exchange, const std::function<Config()>& read,
-           const std::function<bool()>& asked_to_stop) {
-  std::string text;
-  int code = 0;
+           const std::function<bool()>& asked_to_stop) try {
   Config config;
   try {
     config = as_ranks_run(read(), &exchange);
@@ -253,24 +254,22 @@ int follow(engine::Exchange& exchange, const std::function<Config()>& read,
   } catch (const ConfigError& error) {
     fail(exchange, error);
   }
-  if (!await(exchange, Word::join, text, code, asked_to_stop)) return code;
-  engine::ByteReader joined(text);
-  joined.get<Word>();
-  RankGrid grid(exchange, config, read_gpus(joined));
-  if (!await(exchange, Word::plan, text, code, asked_to_stop)) return code;
+  const auto awaited = [&](Word word) { return await(exchange, word, asked_to_stop); };
+  RankGrid grid(exchange, config, read_gpus(engine::ByteReader(awaited(Word::join))));
+  auto plan = read_as<RankPlan>(engine::ByteReader(awaited(Word::plan)));
   std::unique_ptr<Follower> follower;
   try {
-    engine::ByteReader reader(text);
-    reader.get<Word>();
-    follower = std::make_unique<Follower>(exchange, grid, config, read_as<RankPlan>(reader));
+    follower = std::make_unique<Follower>(exchange, grid, config, std::move(plan));
     follower->prepare();
     post(exchange, 0, letter(Word::ready).put(host_name()).put(std::int64_t(getpid())));
   } catch (const std::exception& error) {
     fail(exchange, error);
   }
-  if (!await(exchange, Word::go, text, code, asked_to_stop)) return code;
+  awaited(Word::go);
   follower->learn(asked_to_stop);
   return 0;
+} catch (const Refused& refused) {
+  return refused.code;
 }
 
 void refuse_ranks(engine::Exchange& exchange, int code) {

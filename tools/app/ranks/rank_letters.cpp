@@ -75,7 +75,7 @@ std::string difference(engine::ByteReader& from, const Config& config) {
   return "";
 }
 
-engine::GpusOfRanks read_gpus(engine::ByteReader& letter) {
+engine::GpusOfRanks read_gpus(engine::ByteReader letter) {
   engine::GpusOfRanks gpus(std::size_t(letter.get<std::int64_t>()));
   for (auto& of_rank : gpus) of_rank = letter.list<capture::GpuId>();
   return gpus;

@@ -80,7 +80,7 @@ engine::ByteWriter hello(const Config& config);
 /// Why the sender of a hello can't run with this `config`, or "". Leaves its GPUs unread.
 std::string difference(engine::ByteReader& from, const Config& config);
 
-engine::GpusOfRanks read_gpus(engine::ByteReader& letter);  ///< of Word::join
+engine::GpusOfRanks read_gpus(engine::ByteReader letter);  ///< of Word::join
 
 // The fields of a letter, in the order of writing and reading.
 inline auto fields(RankPlan& of) {
@@ -108,7 +108,7 @@ engine::ByteWriter write(Word word, Content content) {
 }
 
 template <class Content>
-Content read_as(engine::ByteReader& letter) {
+Content read_as(engine::ByteReader letter) {
   Content content;
   const auto get = [&]<class Field>(Field& field) {
     if constexpr (std::is_same_v<Field, stages::StateDict>)
