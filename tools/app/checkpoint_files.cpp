@@ -5,7 +5,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <charconv>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -77,11 +77,8 @@ bool is_good(const std::string& path) {
 
 std::int64_t frames_of(const stages::Metadata& metadata) {
   const auto found = metadata.find("frames");
-  std::int64_t frames = 0;
-  if (found != metadata.end()) {
-    const std::string& text = found->second;
-    std::from_chars(text.data(), text.data() + text.size(), frames);
-  }
+  const std::int64_t frames =
+      found == metadata.end() ? 0 : std::strtoll(found->second.c_str(), nullptr, 10);
   constexpr std::int64_t kMost = 1'000'000'000'000'000;  // beyond any run, and sums can't overflow
   return frames < 0 || frames > kMost ? 0 : frames;
 }

@@ -103,13 +103,10 @@ void Console::tell_source(Stream& stream) {
          (attempts == 1 ? " attempt" : " attempts"));
   } else {
     tell(stream.name + ": away: " + health.last_error() + "; " + stream.away);
-    if (&stream == &streams_.front()) lose_camera();
+    if (&stream != &streams_.front()) return;
+    const auto event = run_.records.novelty.lose_camera(run_.intake.queue.received());
+    if (event && run_.records.alerts) run_.records.alerts->raise({.event = *event});
   }
-}
-
-void Console::lose_camera() {
-  const auto event = run_.records.novelty.lose_camera(run_.intake.queue.received());
-  if (event && run_.records.alerts) run_.records.alerts->raise({.event = *event});
 }
 
 void Console::complain(const std::string& line) {

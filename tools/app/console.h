@@ -40,7 +40,6 @@ class Console {
   };
 
   void tell_source(Stream& stream);
-  void lose_camera();
   void tell_novelty();
   void tell_dead_units();
   /// Reports when an output can't be written, and when it can again.

@@ -89,14 +89,6 @@ std::string on_one_line(const toml::node& value) {
   return text.size() > kLongest ? text.substr(0, kLongest) + "..." : text;
 }
 
-void load_plugins(const Config& config) {
-  try {
-    for (const std::string& path : config.plugins) load_plugin(path);
-  } catch (const PluginError& error) {
-    throw config.error(kPlugins, error.what());
-  }
-}
-
 /// The system would end a text at a NUL.
 bool holds_nul(const toml::node& value) {
   if (const auto* const text = value.as_string())
@@ -113,17 +105,18 @@ void set_key(Config& config, const std::string& path, const toml::node& value,
   const ConfigKey* key = find_key(path);
   if (!key)
     throw ConfigError(where + ": unknown key " + path + "; the nearest is " + nearest_key(path));
-  bool good = false;
   try {
-    good = key->set(config, value);
+    if (!key->set(config, value)) {
+      throw ConfigError((where == "--set " + path ? where + ": " : where + ": " + path + " = ") +
+                        on_one_line(value) + ": must be " + key->may_hold(config));
+    }
+    if (path == kPlugins)
+      for (const std::string& plugin : config.plugins) load_plugin(plugin);
   } catch (const std::invalid_argument& error) {
     throw config.error(path, error.what());
+  } catch (const PluginError& error) {
+    throw config.error(path, error.what());
   }
-  if (!good) {
-    throw ConfigError((where == "--set " + path ? where + ": " : where + ": " + path + " = ") +
-                      on_one_line(value) + ": must be " + key->may_hold(config));
-  }
-  if (path == kPlugins) load_plugins(config);
 }
 
 void apply_file(Config& config, const std::string& text) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -50,9 +51,7 @@ inline const std::vector<TaskType>& task_types() {
 
 /// `name` must be in the table.
 inline const TaskType& task_type(const std::string& name) {
-  for (const TaskType& type : task_types())
-    if (type.name == name) return type;
-  return task_types().front();
+  return *std::ranges::find(task_types(), name, &TaskType::name);
 }
 
 }  // namespace millrace::app

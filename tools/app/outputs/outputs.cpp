@@ -6,7 +6,6 @@
 #include <cstring>
 #include <filesystem>
 #include <set>
-#include <stdexcept>
 #include <utility>
 #include <vector>
 

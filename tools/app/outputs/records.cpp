@@ -1,6 +1,5 @@
 #include <limits>
 
-#include "tools/app/assembly.h"
 #include "tools/app/outputs/records.h"
 
 namespace millrace::app {
