@@ -51,7 +51,14 @@ Records::Records(Request& request, const Intake& intake, Learner& learner)
     actions = std::make_unique<engine::ActionLog>(int(trainer.schedule().workers.size()),
                                                   engine::ActionLog::kCapacity,
                                                   request.options.trace_operators);
-    count_in_trace(intake.queue);
+    observers.add([this, &queue = intake.queue](engine::Sample& sample, float) {
+      const engine::Clock::time_point now = engine::Clock::now();
+      const io::FrameCounts frames = queue.counts();
+      const std::chrono::duration<double, std::milli> latency = now - sample.info.captured;
+      actions->count(
+          {.waiting = frames.waiting(), .dropped = frames.dropped, .latency_ms = latency.count()},
+          now);
+    });
   }
   if (answers) observers.add(answers.get());  // first: the video shows it
   if (!config.output.video.empty()) {
@@ -67,7 +74,12 @@ Records::Records(Request& request, const Intake& intake, Learner& learner)
                    .frame = log.frame_of(sample.info),
                    .seconds = log.seconds_of(sample.info)});
   });
-  if (learner.memory) remember(*learner.memory);
+  if (ClassMemory* const memory = learner.memory.get()) {
+    observers.add([this, memory](engine::Sample& sample, float) {
+      const int label = sample.info.has_target ? largest(sample.shown_target()) : -1;
+      memory->see(sample.shown_context(), label, answers->now().label, log.seconds_of(sample.info));
+    });
+  }
   if (!config.output.log.empty()) {
     lines = std::make_unique<FrameLog>(
         config.output.log, config.output.log_every,
@@ -80,24 +92,6 @@ Records::Records(Request& request, const Intake& intake, Learner& learner)
   sinks = std::move(request.sinks);
   for (const auto& sink : sinks)
     add([to = sink.get()](const Prediction& prediction) { to->see(prediction); });
-}
-
-void Records::remember(ClassMemory& memory) {
-  observers.add([this, &memory](engine::Sample& sample, float) {
-    const int label = sample.info.has_target ? largest(sample.shown_target()) : -1;
-    memory.see(sample.shown_context(), label, answers->now().label, log.seconds_of(sample.info));
-  });
-}
-
-void Records::count_in_trace(const io::FrameQueue& queue) {
-  observers.add([log = actions.get(), &queue](engine::Sample& sample, float) {
-    const engine::Clock::time_point now = engine::Clock::now();
-    const io::FrameCounts frames = queue.counts();
-    const std::chrono::duration<double, std::milli> latency = now - sample.info.captured;
-    log->count(
-        {.waiting = frames.waiting(), .dropped = frames.dropped, .latency_ms = latency.count()},
-        now);
-  });
 }
 
 void Records::add(std::function<void(const Prediction&)> see) {
@@ -119,7 +113,7 @@ void Records::raise_alerts(const Config& config, const Intake& intake,
   const auto& to = config.novelty;
   if (to.snapshots.empty() && to.webhook.empty() && to.mqtt.empty()) return;
   const stages::ImageShape picture = intake.shape();
-  const std::size_t elements = std::size_t(picture.channels * picture.height * picture.width);
+  const std::size_t elements = std::size_t(picture.elements());
   const bool predicted =
       task_type(config.task.kind).pictures && trainer.options().target_elements() == elements;
   alerts = std::make_unique<Alerts>(AlertOptions{.snapshots = to.snapshots,

@@ -133,8 +133,6 @@ struct Records {
   std::unique_ptr<Alerts> alerts;
 
  private:
-  void remember(ClassMemory& memory);
-  void count_in_trace(const io::FrameQueue& queue);
   void raise_alerts(const Config& config, const Intake& intake, const engine::Trainer& trainer);
 };
 

@@ -69,21 +69,6 @@ void append(Json& lists, const Json& stage) {
   for (const auto& [name, value] : stage.items()) lists[name].push_back(value);
 }
 
-Json memory_json(const engine::Trainer& trainer) {
-  Json memory;
-  for (const auto& [stage, recorded, left] : trainer.facts())
-    append(memory, {{"weights", stage.weights},
-                    {"stashes", stage.stashes},
-                    {"optimizer", stage.optimizer},
-                    {"gradients", stage.gradients},
-                    {"activations_peak", stage.activations},
-                    {"cuts", stage.cuts},
-                    {"scratch", stage.scratch},
-                    {"samples", stage.samples},
-                    {"total", stage.total()}});
-  return memory;
-}
-
 Json timing_json(const engine::Reading& r) {
   return {{"stage", r.stage},
           {"handoff", r.handoff},
@@ -160,13 +145,6 @@ Json about_run(const RunParts& run, std::int64_t trained, engine::Clock::time_po
   if (const gpu::Choices made = cuda ? cuda->choices() : gpu::Choices(); !made.empty())
     about["kernels"] = made;
   return about;
-}
-
-/// {"dead": [3, 0], "units": [32, 64]}, per stage: channels followed by a ReLU.
-Json dead_units_json(const engine::TrainerNow& now) {
-  Json all;
-  for (const auto& [dead, units] : now.dead_units) append(all, {{"dead", dead}, {"units", units}});
-  return all;
 }
 
 /// Prediction quality: loss, psnr_db, accuracy, iou, and whether it beats trivial predictors.
@@ -321,12 +299,22 @@ Json make_report(RunParts& run) {
   const bool idle = !run.progress.learning;
   const engine::FrameCounts frames = idle ? run.progress.frames : run.frames();
   const engine::TrainerNow now = trainer.now();
-  Json devices = Json::array(), steps = Json::array();
+  Json devices = Json::array(), steps = Json::array(), memory, dead_units;
   for (const engine::Device& device : trainer.devices()) devices.push_back(device.name());
+  for (const auto& [dead, units] : now.dead_units)
+    append(dead_units, {{"dead", dead}, {"units", units}});
   if (idle) {  // then no worker changes the steps
-    for (const engine::StageFacts& stage : trainer.facts()) {
-      steps.push_back(
-          {{"capture", stage.recorded ? "graph" : "eager"}, {"left_to_libtorch", stage.left}});
+    for (const auto& [stage, recorded, left] : trainer.facts()) {
+      steps.push_back({{"capture", recorded ? "graph" : "eager"}, {"left_to_libtorch", left}});
+      append(memory, {{"weights", stage.weights},
+                      {"stashes", stage.stashes},
+                      {"optimizer", stage.optimizer},
+                      {"gradients", stage.gradients},
+                      {"activations_peak", stage.activations},
+                      {"cuts", stage.cuts},
+                      {"scratch", stage.scratch},
+                      {"samples", stage.samples},
+                      {"total", stage.total()}});
     }
   }
   Json report = {{"schedule", trainer.schedule().name},
@@ -351,10 +339,10 @@ Json make_report(RunParts& run) {
                    {"loss", config.task.loss.text()},
                    {"without_target", frames.without_target}}},
                  {"realtime", real_time_json(r, learner.real_time.verdict(r))},
-                 {"dead_units", dead_units_json(now)}};
+                 {"dead_units", dead_units}};
   report["realtime"]["F_estimated"] = learner.rate_watch.estimated();
   report.update(learned_report(records.log));
-  if (idle) report["memory_bytes"] = memory_json(trainer);
+  if (idle) report["memory_bytes"] = memory;
   report["process"] = {{"resident_bytes", resident_bytes("VmRSS")},
                        {"peak_bytes", resident_bytes("VmHWM")},
                        {"libraries_bytes", learner.libraries_bytes}};
@@ -382,14 +370,14 @@ Json make_report(RunParts& run) {
     report["answer"] = answers->json(answers->now());
     report["neither"] = answers->neither();
   }
-  if (const ClassMemory* const memory = learner.memory.get()) {
-    const ClassMemory::Told told = memory->told();
+  if (learner.memory) {
+    const ClassMemory::Told told = learner.memory->told();
     report["replay"] = {{"kind", "ridge"},
                         {"kept", std::accumulate(told.counts.begin(), told.counts.end(), 0)},
                         {"by_class", told.counts},
                         {"solved", told.solved},
                         {"size", config.replay.size},
-                        {"bytes", memory->bytes()}};
+                        {"bytes", learner.memory->bytes()}};
     std::vector<std::int64_t> updates(r.updates.size(), 0);
     updates.back() = told.solved;
     report["updates"] = updates;

@@ -112,15 +112,13 @@ class RunLog final : public engine::Observer {
     target_.resize(sample.shown_target().size());
     prediction_.resize(mean_frame_.mean().size());
   }
-  // The last sample's pictures, after the run.
-  const float* input() const {
-    return input_.empty() ? last_->shown_input().data() : input_.data();
-  }
-  const float* target() const {
-    return input_.empty() ? last_->shown_target().data() : target_.data();
-  }
-  const float* prediction() const {
-    return input_.empty() ? last_->prediction().data() : prediction_.data();
+  struct Pictures {
+    const float *input, *target, *prediction;
+  };
+  /// The last sample's, after the run.
+  Pictures pictures() const {
+    if (!input_.empty()) return {input_.data(), target_.data(), prediction_.data()};
+    return {last_->shown_input().data(), last_->shown_target().data(), last_->prediction().data()};
   }
 
  private:

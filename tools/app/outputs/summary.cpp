@@ -185,7 +185,7 @@ void draw_loss(const RunLog& log, const std::string& path) {
 
 void draw_prediction(const RunLog& log, const stages::ImageShape& shape, const std::string& path) {
   const int channels = int(shape.channels), height = int(shape.height), width = int(shape.width);
-  const float *target = log.target(), *prediction = log.prediction();
+  const auto [input, target, prediction] = log.pictures();
   const std::size_t elements = log.mean_frame().mean().size();
   const auto error = io::shown_error({prediction, elements}, {target, elements});
   const auto picture = [&](const float* data) {
@@ -196,7 +196,7 @@ void draw_prediction(const RunLog& log, const stages::ImageShape& shape, const s
   io::write_strip(
       "Input and prediction of the last frame",
       {{"input", copies.count() > 0 ? text(copies.recent(), kLoss) + " as the prediction" : "",
-        picture(log.input())},
+        picture(input)},
        {"target", "", picture(target)},
        {"prediction", text(log.network().recent(), kLoss) + " (last 100 frames)",
         picture(prediction)},
