@@ -21,6 +21,7 @@ struct GstRelease {
   void operator()(GstCaps* caps) const { gst_caps_unref(caps); }
   void operator()(GstMessage* message) const { gst_message_unref(message); }
   void operator()(GstQuery* query) const { gst_query_unref(query); }
+  void operator()(GstEvent* event) const { gst_event_unref(event); }
   void operator()(GstIterator* iterator) const { gst_iterator_free(iterator); }
   void operator()(GList* objects) const { g_list_free_full(objects, g_object_unref); }
   void operator()(GMainContext* context) const { g_main_context_unref(context); }
@@ -102,6 +103,32 @@ void add_probe(GstPad* pad, int types, Work work) {
       new Work(std::move(work)), [](gpointer kept) { delete static_cast<Work*>(kept); });
 }
 
+/// The caps of a caps event, which owns them; null for other events.
+inline GstCaps* new_caps(GstEvent* event) {
+  GstCaps* caps = nullptr;
+  if (GST_EVENT_TYPE(event) == GST_EVENT_CAPS) gst_event_parse_caps(event, &caps);
+  return caps;
+}
+
+/// Whether the elements behind the sink pad `pad` say that they are live.
+inline bool is_fed_live(GstPad* pad) {
+  const GstOwned<GstQuery> query(gst_query_new_latency());
+  gboolean live = FALSE;
+  if (gst_pad_peer_query(pad, query.get()))
+    gst_query_parse_latency(query.get(), &live, nullptr, nullptr);
+  return live;
+}
+
+/// Of our frames with 1 or 3 channels.
+inline GstVideoFormat format_of(int channels) {
+  return channels == 1 ? GST_VIDEO_FORMAT_GRAY8 : GST_VIDEO_FORMAT_RGB;
+}
+inline GstOwned<GstCaps> caps_of(int channels) {
+  return GstOwned<GstCaps>(gst_caps_new_simple("video/x-raw", "format", G_TYPE_STRING,
+                                               gst_video_format_to_string(format_of(channels)),
+                                               nullptr));
+}
+
 /// Frames per second; 0: unknown.
 inline double rate_of(const GstVideoInfo& info) {
   return double(GST_VIDEO_INFO_FPS_N(&info)) / std::max(1, GST_VIDEO_INFO_FPS_D(&info));
@@ -114,14 +141,18 @@ inline GstClockTime running_time(const GstSegment& segment, GstClockTime stamp) 
              : GST_CLOCK_TIME_NONE;
 }
 
-/// Copies size and pixels of a mapped RGB or GRAY8 picture; storage is reused.
-inline void copy_pixels(const GstVideoFrame& from, Frame& to) {
+/// Copies size and pixels of an RGB or GRAY8 picture; storage is reused. False if it can't be read.
+inline bool copy_pixels(GstBuffer* buffer, const GstVideoInfo& info, Frame& to) {
+  GstVideoFrame from;
+  if (!gst_video_frame_map(&from, &info, buffer, GST_MAP_READ)) return false;
   to.reshape(GST_VIDEO_FRAME_WIDTH(&from), GST_VIDEO_FRAME_HEIGHT(&from),
              GST_VIDEO_FRAME_N_COMPONENTS(&from));
   const std::size_t row = std::size_t(to.width) * to.channels;
   const auto* rows = static_cast<const std::uint8_t*>(GST_VIDEO_FRAME_PLANE_DATA(&from, 0));
   for (int y = 0; y < to.height; ++y)
     std::memcpy(&to.pixels[y * row], rows + y * GST_VIDEO_FRAME_PLANE_STRIDE(&from, 0), row);
+  gst_video_frame_unmap(&from);
+  return true;
 }
 
 /// Copies pixels into a buffer of format `info`, which has the frame's size.

@@ -109,9 +109,7 @@ GstParts run_text(const SourceOptions& options, std::string text) {
 void set_up_sink(const SourceOptions& options, const GstParts& parts, bool own) {
   const GstOwned<GstCaps> theirs(gst_app_sink_get_caps(parts.sink));
   if (!theirs || gst_caps_is_any(theirs.get())) {
-    const GstOwned<GstCaps> caps(gst_caps_new_simple(
-        "video/x-raw", "format", G_TYPE_STRING, options.channels == 1 ? "GRAY8" : "RGB", nullptr));
-    gst_app_sink_set_caps(parts.sink, caps.get());
+    gst_app_sink_set_caps(parts.sink, caps_of(options.channels).get());
   }
   if (own) g_object_set(parts.sink, "sync", FALSE, "drop", FALSE, nullptr);
   // 0: unbounded.

@@ -43,13 +43,13 @@ struct Watch {
   GstPadProbeReturn verdict() const { return refused ? GST_PAD_PROBE_DROP : GST_PAD_PROBE_OK; }
 };
 
-std::string format_of(GstPad* pad) {
+std::string kind_of(GstPad* pad) {
   const GstOwned<GstCaps> caps(gst_pad_get_current_caps(pad));
   return caps ? gst_structure_get_name(gst_caps_get_structure(caps.get(), 0)) : "";
 }
 
 void check_buffer(GstPad* pad, GstBuffer* buffer, Watch& watch) {
-  const std::string format = format_of(pad);
+  const std::string format = kind_of(pad);
   GstMapInfo map;
   if (!gst_buffer_map(buffer, &map, GST_MAP_READ)) return;
   const std::string_view bytes(reinterpret_cast<const char*>(map.data), map.size);
@@ -84,12 +84,6 @@ std::optional<PictureSize> announced_size(const GstCaps* caps) {
       !gst_structure_get_int(fields, "height", &height) || width <= 0 || height <= 0)
     return std::nullopt;
   return PictureSize{width, height};
-}
-
-GstCaps* new_caps(GstEvent* event) {
-  GstCaps* caps = nullptr;
-  if (GST_EVENT_TYPE(event) == GST_EVENT_CAPS) gst_event_parse_caps(event, &caps);
-  return caps;
 }
 
 void watch(GstElement* pipeline, GstElement* element, std::int64_t most) {

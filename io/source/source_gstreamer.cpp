@@ -123,14 +123,9 @@ class GStreamerSource : public Source {
 
   bool is_live() const {
     if (live_ || (uri_.is_http() && is_endless())) return true;
-    gboolean live = FALSE;
-    const GstOwned<GstQuery> query(gst_query_new_latency());
     // Asks the element before the sink: a sink with sync=false always says no.
     const GstOwned<GstPad> pad(gst_element_get_static_pad(GST_ELEMENT(parts_.sink), "sink"));
-    if (gst_pad_peer_query(pad.get(), query.get())) {
-      gst_query_parse_latency(query.get(), &live, nullptr, nullptr);
-    }
-    return live;
+    return is_fed_live(pad.get());
   }
 
   // Web cameras send an HTTP document of unknown length, live playlists a stream without duration.
@@ -189,24 +184,19 @@ class GStreamerSource : public Source {
   }
 
   void copy(GstSample* sample, Frame& out) {
-    GstVideoInfo info = format_of(sample);
-    GstVideoFrame picture;
+    const GstVideoInfo info = format_of(sample);
     GstBuffer* const buffer = gst_sample_get_buffer(sample);
     // A decoder whose input names no size has already decoded; stop its picture here.
     if (std::int64_t(info.width) * info.height > options_.max_pixels)
       throw source_error(options_, too_many_pixels(info.width, info.height, options_.max_pixels));
-    const GstVideoFormat wanted =
-        options_.channels == 1 ? GST_VIDEO_FORMAT_GRAY8 : GST_VIDEO_FORMAT_RGB;
+    const GstVideoFormat wanted = io::format_of(options_.channels);
     if (GST_VIDEO_INFO_FORMAT(&info) != wanted) {
       throw source_error(options_, std::string("its appsink gives ") + GST_VIDEO_INFO_NAME(&info) +
                                        ", but " + gst_video_format_to_string(wanted) +
                                        " is needed; put videoconvert before it");
     }
-    if (!gst_video_frame_map(&picture, &info, buffer, GST_MAP_READ)) {
+    if (!copy_pixels(buffer, info, out))
       throw source_error(options_, "a picture can't be read from memory");
-    }
-    copy_pixels(picture, out);
-    gst_video_frame_unmap(&picture);
     stamp(gst_sample_get_segment(sample), buffer, out);
   }
 

@@ -18,9 +18,7 @@ namespace millrace::io {
 class VideoFeed {
  public:
   explicit VideoFeed(const VideoWriterOptions& options) : options_(options) {
-    const GstVideoFormat format =
-        options.channels == 1 ? GST_VIDEO_FORMAT_GRAY8 : GST_VIDEO_FORMAT_RGB;
-    gst_video_info_set_format(&info_, format, options.width, options.height);
+    gst_video_info_set_format(&info_, format_of(options.channels), options.width, options.height);
     gst_util_double_to_fraction(rate_or_default(options.fps), &info_.fps_n, &info_.fps_d);
     caps_.reset(gst_video_info_to_caps(&info_));
     GstStructure* const config = gst_buffer_pool_get_config(pool_.get());

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <thread>
 
-#include "tools/bindings/gst/outlet.h"
+#include "tools/bindings/gst/queues.h"
 
 namespace millrace::gst {
 namespace {

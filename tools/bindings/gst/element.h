@@ -15,7 +15,7 @@
 #include "engine/format.h"
 #include "io/source/gst_handles.h"
 #include "tools/bindings/gst/learner.h"
-#include "tools/bindings/gst/outlet.h"
+#include "tools/bindings/gst/queues.h"
 
 namespace millrace::gst {
 
@@ -121,13 +121,10 @@ class Element {
     if (!in_) return GST_FLOW_NOT_NEGOTIATED;
     if (eos_ || (learner_ && learner_->over())) return GST_FLOW_EOS;
     if (!learner_ && !posts_error([&] { start_learner(); })) return GST_FLOW_ERROR;
-    GstVideoFrame from;
-    if (!gst_video_frame_map(&from, &*in_, buffer, GST_MAP_READ)) {
+    if (!io::copy_pixels(buffer, *in_, frame_)) {
       GST_ELEMENT_ERROR(element_, STREAM, FORMAT, ("a frame can't be read"), (nullptr));
       return GST_FLOW_ERROR;
     }
-    io::copy_pixels(from, frame_);
-    gst_video_frame_unmap(&from);
     const Stamp stamp{position_++, GST_BUFFER_PTS(buffer), GST_BUFFER_DURATION(buffer)};
     const bool jumped = std::exchange(new_segment_, false) && !follows(stamp.pts);
     const bool gap = GST_BUFFER_IS_DISCONT(buffer) || jumped;
@@ -136,18 +133,18 @@ class Element {
     return learner_->mailbox().put(frame_, stamp, gap, !learner_->drops());
   }
 
-  gboolean sink_event(GstEvent* event) {
-    switch (GST_EVENT_TYPE(event)) {
+  gboolean sink_event(GstEvent* raw) {
+    io::GstOwned<GstEvent> event(raw);
+    switch (GST_EVENT_TYPE(raw)) {
       case GST_EVENT_FLUSH_START:
-        flush_start(event);
+        flush_start(event.release());
         return TRUE;
       case GST_EVENT_FLUSH_STOP:
-        flush_stop(event);
+        flush_stop(event.release());
         return TRUE;
       case GST_EVENT_EOS: {
         eos_ = true;
-        eos_seqnum_ = gst_event_get_seqnum(event);
-        gst_event_unref(event);
+        eos_seqnum_ = gst_event_get_seqnum(raw);
         const std::lock_guard lock(mutex_);
         if (learner_) {
           learner_->mailbox().end();
@@ -157,13 +154,8 @@ class Element {
         return TRUE;
       }
       case GST_EVENT_CAPS: {
-        GstCaps* caps = nullptr;
-        gst_event_parse_caps(event, &caps);
         GstVideoInfo info;
-        if (!gst_video_info_from_caps(&info, caps)) {
-          gst_event_unref(event);
-          return FALSE;
-        }
+        if (!gst_video_info_from_caps(&info, io::new_caps(raw))) return FALSE;
         const std::lock_guard lock(mutex_);
         in_ = info;
         break;
@@ -177,8 +169,8 @@ class Element {
       default:
         break;
     }
-    if (!GST_EVENT_IS_SERIALIZED(event)) return gst_pad_push_event(src_, event);
-    outlet_.put(event, position_);
+    if (!GST_EVENT_IS_SERIALIZED(raw)) return gst_pad_push_event(src_, event.release());
+    outlet_.put(event.release(), position_);
     return TRUE;
   }
 
@@ -186,9 +178,7 @@ class Element {
     switch (GST_QUERY_TYPE(query)) {
       case GST_QUERY_CAPS: {
         const io::GstOwned<GstCaps> all(gst_pad_get_pad_template_caps(sink_));
-        const io::GstOwned<GstCaps> taken(gst_caps_new_simple(
-            "video/x-raw", "format", G_TYPE_STRING, channels() == 1 ? "GRAY8" : "RGB", nullptr));
-        io::GstOwned<GstCaps> caps(gst_caps_intersect(all.get(), taken.get()));
+        io::GstOwned<GstCaps> caps(gst_caps_intersect(all.get(), io::caps_of(channels()).get()));
         GstCaps* filter = nullptr;
         gst_query_parse_caps(query, &filter);
         if (filter)
@@ -289,17 +279,12 @@ class Element {
   }
 
   void start_learner() {
-    const io::GstOwned<GstQuery> query(gst_query_new_latency());
-    gboolean live = FALSE;
-    if (gst_pad_peer_query(sink_, query.get()))
-      gst_query_parse_latency(query.get(), &live, nullptr, nullptr);
-    io::SourceInfo info;
-    info.kind = "gstreamer";
-    info.width = GST_VIDEO_INFO_WIDTH(&*in_);
-    info.height = GST_VIDEO_INFO_HEIGHT(&*in_);
-    info.fps = io::rate_of(*in_);
-    info.live = live;
-    live_ = live;
+    live_ = io::is_fed_live(sink_);
+    const io::SourceInfo info{.kind = "gstreamer",
+                              .width = GST_VIDEO_INFO_WIDTH(&*in_),
+                              .height = GST_VIDEO_INFO_HEIGHT(&*in_),
+                              .fps = io::rate_of(*in_),
+                              .live = live_};
     const Settings asked = copy_of_settings();
     // Asked at each start: an earlier run may have saved them.
     std::error_code unknown;
@@ -314,7 +299,6 @@ class Element {
     if (!eos_ && !(learner_ && learner_->over())) return;
     finish();
     eos_ = false;
-    outlet_.flush(false, position_);
     activate_src(TRUE);
   }
 
@@ -333,7 +317,6 @@ class Element {
     earliest_ = GST_CLOCK_TIME_NONE;
     discont_ = true;
     downstream_ = GST_FLOW_OK;
-    outlet_.flush(false, position_);
     activate_src(TRUE);
   }
 
@@ -362,19 +345,16 @@ class Element {
   void push_event(GstEvent* event) {
     if (GST_EVENT_TYPE(event) == GST_EVENT_SEGMENT) gst_event_copy_segment(event, &segment_);
     if (GST_EVENT_TYPE(event) == GST_EVENT_CAPS) {
-      GstCaps* caps = nullptr;
-      gst_event_parse_caps(event, &caps);
       GstVideoInfo in;
-      gst_video_info_from_caps(&in, caps);
+      gst_video_info_from_caps(&in, io::new_caps(event));
       gst_event_unref(event);
       std::optional<std::array<int, 3>> shape;
       with_learner([&](Learner& learner) { shape = learner.shape(); });
       if (!shape) return;  // the run ended before the first picture
       picture_ = std::make_unique<Picture>(*shape, copy_of_settings().output);
       const bool stretched = config_.source.fit == "stretch" && config_.source.roi.empty();
-      caps = picture_->caps(in, stretched);
-      event = gst_event_new_caps(caps);
-      gst_caps_unref(caps);
+      const io::GstOwned<GstCaps> caps(picture_->caps(in, stretched));
+      event = gst_event_new_caps(caps.get());
     }
     gst_pad_push_event(src_, event);
   }

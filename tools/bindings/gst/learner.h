@@ -10,9 +10,8 @@
 
 #include "tools/app/intake.h"
 #include "tools/app/run.h"
-#include "tools/bindings/gst/mailbox.h"
-#include "tools/bindings/gst/outlet.h"
 #include "tools/bindings/gst/picture.h"
+#include "tools/bindings/gst/queues.h"
 
 namespace millrace::gst {
 

@@ -7,7 +7,7 @@
 #include "io/queue/planar.h"
 #include "io/source/gst_handles.h"
 #include "io/video/video_writer.h"
-#include "tools/bindings/gst/outlet.h"
+#include "tools/bindings/gst/queues.h"
 
 namespace millrace::gst {
 
@@ -19,7 +19,7 @@ class Picture {
   /// `shape`: channels, height, width of a sample.
   Picture(const std::array<int, 3>& shape, Output output) : shape_(shape), output_(output) {
     const auto [channels, height, width] = shape_;
-    gst_video_info_set_format(&info_, channels == 1 ? GST_VIDEO_FORMAT_GRAY8 : GST_VIDEO_FORMAT_RGB,
+    gst_video_info_set_format(&info_, io::format_of(channels),
                               guint(output == Output::input_beside ? 2 * width : width),
                               guint(height));
   }
