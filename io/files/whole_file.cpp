@@ -30,6 +30,7 @@ namespace fs = std::filesystem;
 
 struct Temporary {
   std::string name;
+  Descriptor file = Descriptor();
   ~Temporary() { ::unlink(name.c_str()); }
 };
 
@@ -97,15 +98,15 @@ std::string temporary_name(const fs::path& target) {
   return target.string() + std::string(kMark) + std::to_string(std::random_device()());
 }
 
-Descriptor open_temporary(const fs::path& target, std::string& name, const std::string& path) {
+Temporary open_temporary(const fs::path& target, const std::string& path) {
   for (int attempt = 0; attempt < 100; ++attempt) {
-    name = temporary_name(target);
+    const std::string name = temporary_name(target);
     Descriptor file(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (!file && errno != EEXIST) fail(path);
     // Another process may have removed it as a leftover before the lock.
     if (!file || ::flock(file.get(), LOCK_EX | LOCK_NB) != 0) continue;
     struct stat now {};
-    if (::fstat(file.get(), &now) == 0 && now.st_nlink > 0) return file;
+    if (::fstat(file.get(), &now) == 0 && now.st_nlink > 0) return {name, std::move(file)};
   }
   fail(path, "cannot create a temporary beside it");
 }
@@ -137,17 +138,15 @@ void replace_file(const fs::path& target, std::string_view bytes, const std::str
   if (error) fail(path, error.message());
   remove_leftovers(folder, target.filename().string());
 
-  std::string name;
-  Descriptor file = open_temporary(target, name, path);
-  const Temporary temporary{name};
+  Temporary temporary = open_temporary(target, path);
   struct stat before {};
   const bool replaces = ::stat(target.c_str(), &before) == 0;
-  if (replaces && ::fchmod(file.get(), before.st_mode & 07777) != 0) fail(path);
-  write_all(file.get(), bytes, path);
-  if (::fsync(file.get()) != 0) fail(path);
+  if (replaces && ::fchmod(temporary.file.get(), before.st_mode & 07777) != 0) fail(path);
+  write_all(temporary.file.get(), bytes, path);
+  if (::fsync(temporary.file.get()) != 0) fail(path);
   if (!previous.empty()) keep_as(folder / previous, target, path);
-  put_at(name, target, path);  // still locked
-  if (file.close() != 0) fail(path);
+  put_at(temporary.name, target, path);  // still locked
+  if (temporary.file.close() != 0) fail(path);
 }
 
 /// A lock by folder and name of `path`: an abstract socket, which exists as long as its descriptor.

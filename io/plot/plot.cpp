@@ -231,9 +231,7 @@ void write_below(const Frame& picture, int factor, const std::string& text, Fram
   Canvas canvas(factor * picture.width, height + kLine);
   canvas.picture(picture, 0, 0, factor);
   canvas.text(text, {8, double(height + kLine - 9)}, {.size = 14});
-  out.id = picture.id;
-  out.captured = picture.captured;
-  out.pts = picture.pts;
+  out.date_like(picture);
   out.reshape(canvas.width(), height + kLine, picture.channels);
   canvas.copy_to(out);
 }

@@ -70,9 +70,7 @@ Frame from_planar(const float* planar, int channels, int height, int width) {
 void side_by_side(const Frame& left, const Frame& right, Frame& out) {
   if (left.height != right.height || left.channels != right.channels)
     throw std::invalid_argument("pictures side by side must have one height and one format");
-  out.id = left.id;
-  out.captured = left.captured;
-  out.pts = left.pts;
+  out.date_like(left);
   out.reshape(left.width + right.width, left.height, left.channels);
   auto to = out.pixels.begin();
   for (int y = 0; y < out.height; ++y) {

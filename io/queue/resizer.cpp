@@ -74,9 +74,7 @@ const Frame& Resizer::fit(const Frame& frame) {
   if (options_.height <= 0) options_.height = view.height;
   const Region all{0, 0, frame.width, frame.height};
   if (view == all && all == Region{0, 0, options_.width, options_.height}) return frame;
-  scaled_.id = frame.id;
-  scaled_.captured = frame.captured;
-  scaled_.pts = frame.pts;
+  scaled_.date_like(frame);
   scaled_.label = frame.label;
   scaled_.reshape(options_.width, options_.height, frame.channels);
   const Placement placement = place(view, options_.width, options_.height, options_.fit);

@@ -57,10 +57,10 @@ class Python {
   }
   Python(const Python&) = delete;
 
-  void ask(const Json& request, const void* bytes = nullptr, std::size_t count = 0) {
-    const std::string line = request.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-    send_all(line.data(), line.size());
-    send_all(static_cast<const char*>(bytes), count);
+  void ask(const Json& request, void* bytes = nullptr, std::size_t count = 0) {
+    std::string line = request.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+    move_all(send, line.data(), line.size());
+    move_all(send, bytes, count);
   }
 
   Json answer() {
@@ -71,23 +71,18 @@ class Python {
     return said;
   }
 
-  void receive(void* to, std::size_t count) {
-    for (std::size_t got = 0; got < count;) {
-      const ssize_t more = recv(ours_.get(), static_cast<char*>(to) + got, count - got, 0);
-      if (more < 0 && errno == EINTR) continue;
-      if (more <= 0) throw std::runtime_error("the decoder in Python has ended");
-      got += std::size_t(more);
-    }
-  }
+  void receive(void* to, std::size_t count) { move_all(recv, to, count); }
 
  private:
-  void send_all(const char* from, std::size_t count) {
-    while (count > 0) {
-      const ssize_t sent = send(ours_.get(), from, count, MSG_NOSIGNAL);
-      if (sent < 0 && errno == EINTR) continue;
-      if (sent <= 0) throw std::runtime_error("the decoder in Python has ended");
-      from += sent;
-      count -= std::size_t(sent);
+  /// `move`: recv or send.
+  template <class Move>
+  void move_all(const Move& move, void* bytes, std::size_t count) {
+    for (std::size_t done = 0; done < count;) {
+      const ssize_t more =
+          move(ours_.get(), static_cast<char*>(bytes) + done, count - done, MSG_NOSIGNAL);
+      if (more < 0 && errno == EINTR) continue;
+      if (more <= 0) throw std::runtime_error("the decoder in Python has ended");
+      done += std::size_t(more);
     }
   }
 

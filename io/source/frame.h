@@ -30,6 +30,12 @@ struct Frame {
   /// What the prediction is compared with, [C,H,W]; empty: none from the source.
   std::vector<float> target;
 
+  /// Becomes a picture of the same moment as `other`.
+  void date_like(const Frame& other) {
+    id = other.id;
+    captured = other.captured;
+    pts = other.pts;
+  }
   std::size_t bytes() const { return std::size_t(width) * height * channels; }
   void reshape(int wide, int high, int deep) {
     width = wide;

@@ -33,12 +33,8 @@ std::string_view trimmed(std::string_view text) {
 std::string field_of(std::string_view text) {
   text = trimmed(text);
   if (text.size() < 2 || text.front() != '"' || text.back() != '"') return std::string(text);
-  std::string field;
-  bool doubled = false;
-  for (const char c : text.substr(1, text.size() - 2)) {
-    doubled = c == '"' && !doubled && !field.empty() && field.back() == '"';
-    if (!doubled) field += c;
-  }
+  std::string field(text.substr(1, text.size() - 2));
+  for (std::size_t at = 0; (at = field.find("\"\"", at)) != field.npos; ++at) field.erase(at, 1);
   return field;
 }
 
@@ -78,22 +74,16 @@ LabelRow parse_label(std::string_view text) {
   LabelRow row;
   for (const auto& [key, value] : json.items()) {
     if (key == "class") {
-      if (value.is_number_integer())
-        row.name = value.dump();
-      else if (value.is_string())
-        row.name = value.get<std::string>();
-      else if (!value.is_null())
-        fail();
-      continue;
+      if (!value.is_number_integer() && !value.is_string() && !value.is_null()) fail();
+      if (value.is_null()) continue;
+      row.name = value.is_string() ? value.get<std::string>() : value.dump();
+    } else {
+      if ((key != "frame" && key != "time") || !value.is_number()) fail();
+      const double number = value.get<double>();
+      if (!(number >= 0 && number <= kLastFrame)) fail();
+      if (key == "frame" && number != std::floor(number)) fail();
+      (key == "frame" ? row.frame : row.time) = number;
     }
-    std::optional<double>* const place = key == "frame"  ? &row.frame
-                                         : key == "time" ? &row.time
-                                                         : nullptr;
-    if (!place || !value.is_number()) fail();
-    const double number = value.get<double>();
-    if (!(number >= 0 && number <= kLastFrame)) fail();
-    if (place == &row.frame && number != std::floor(number)) fail();
-    *place = number;
   }
   if (row.name && (row.name->empty() || std::ranges::any_of(*row.name, is_control))) fail();
   if (row.frame && row.time) fail();
@@ -104,8 +94,7 @@ LabelRow parse_label(std::string_view text) {
 
 int Labels::of(std::int64_t number, std::chrono::nanoseconds pts) const {
   const double key = by_time_ ? double(pts.count()) / 1e9 : double(number);
-  const auto after = std::upper_bound(rows_.begin(), rows_.end(), key,
-                                      [](double k, const Row& row) { return k < row.key; });
+  const auto after = std::ranges::upper_bound(rows_, key, {}, &Row::key);
   if (after == rows_.begin()) return -1;
   const Row& row = *(after - 1);
   return by_time_ || row.key == key ? row.label : -1;
@@ -121,8 +110,7 @@ std::vector<std::string> Labels::without_rows() const {
 
 std::pair<std::size_t, std::int64_t> Labels::beyond(std::int64_t frames) const {
   if (by_time_) return {0, -1};
-  const auto first = std::lower_bound(rows_.begin(), rows_.end(), double(frames),
-                                      [](const Row& row, double key) { return row.key < key; });
+  const auto first = std::ranges::lower_bound(rows_, double(frames), {}, &Row::key);
   return {std::size_t(rows_.end() - first), rows_.empty() ? -1 : std::int64_t(rows_.back().key)};
 }
 
@@ -224,10 +212,8 @@ class LabelReader {
     if (std::is_permutation(numbers.begin(), numbers.end(), classes.begin())) classes = numbers;
     if (!given_.empty()) classes = given_;
     std::vector<int> place(known_.size());
-    for (std::size_t n = 0; n < classes.size(); ++n) {
-      const auto found = known_.find(classes[n]);
-      if (found != known_.end()) place[std::size_t(found->second)] = int(n);
-    }
+    for (const auto& [name, number] : known_)
+      place[std::size_t(number)] = int(std::ranges::find(classes, name) - classes.begin());
     for (Labels::Row& row : labels_.rows_)
       if (row.label >= 0) row.label = place[std::size_t(row.label)];
   }

@@ -28,6 +28,13 @@ std::int64_t little(std::string_view bytes, std::size_t at, int size) {
   return number(bytes, at, size, false);
 }
 
+/// The next bytes of a file, at most `most`.
+std::string read_some(std::ifstream& file, std::size_t most) {
+  std::string bytes(most, 0);
+  bytes.resize(std::size_t(file.read(bytes.data(), std::streamsize(most)).gcount()));
+  return bytes;
+}
+
 std::optional<PictureSize> positive(std::int64_t width, std::int64_t height) {
   if (width <= 0 || height <= 0) return std::nullopt;
   return PictureSize{width, height};
@@ -64,9 +71,7 @@ TiffFields tiff_fields(std::ifstream& file, std::string_view head, std::streamof
   constexpr std::int64_t kEntry = 12, kMost = 512;
   file.clear();
   file.seekg(start + std::streamoff(number(head, 4, 4, big_endian)));
-  std::string table(2 + kEntry * kMost, 0);
-  file.read(table.data(), std::streamsize(table.size()));
-  table.resize(std::size_t(file.gcount()));
+  const std::string table = read_some(file, 2 + kEntry * kMost);
   TiffFields fields;
   const std::int64_t entries = std::min(kMost, number(table, 0, 2, big_endian));
   for (std::int64_t i = 0; i < entries; ++i) {
@@ -100,13 +105,6 @@ std::optional<PictureSize> pnm_size(std::string_view head) {
     words >> side;
   }
   return positive(sides[0], sides[1]);
-}
-
-std::string read_head(std::ifstream& file) {
-  std::string head(kHead, 0);
-  file.read(head.data(), std::streamsize(head.size()));
-  head.resize(std::size_t(file.gcount()));
-  return head;
 }
 
 /// For all formats but TIFF.
@@ -188,11 +186,11 @@ std::optional<PictureSize> coded_size(std::string_view format, std::string_view 
 
 std::optional<PictureSize> picture_size(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  std::string head = read_head(file);
+  std::string head = read_some(file, kHead);
   if (is_jpeg(head)) {
     JpegHeaders headers;
     std::optional<PictureSize> size;
-    for (; !size && !head.empty(); head = read_head(file)) size = headers.read(head);
+    for (; !size && !head.empty(); head = read_some(file, kHead)) size = headers.read(head);
     return size;
   }
   if (!is_tiff(head)) return head_size(head);
@@ -202,10 +200,10 @@ std::optional<PictureSize> picture_size(const std::string& path) {
 
 bool is_cut_jpeg(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  std::string head = read_head(file);
+  std::string head = read_some(file, kHead);
   if (!is_jpeg(head)) return false;
   JpegHeaders headers;
-  for (; !headers.ended() && !head.empty(); head = read_head(file)) headers.read(head);
+  for (; !headers.ended() && !head.empty(); head = read_some(file, kHead)) headers.read(head);
   return !headers.ended();
 }
 
@@ -229,7 +227,7 @@ int webp_orientation(const std::string& path) {
 
 int grey_bits(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  const std::string head = read_head(file);
+  const std::string head = read_some(file, kHead);
   if (is_tiff(head)) return int(tiff_fields(file, head).bits);
   if (head.starts_with("\x89PNG")) return int(big(head, 24, 1));
   if (head.starts_with("BM")) return int(little(head, 28, 2));
@@ -238,12 +236,12 @@ int grey_bits(const std::string& path) {
 
 double cut_avi_duration(const std::string& path) {
   // RIFF size "AVI " LIST size "hdrl" "avih" size, main header: us per frame first, frames fifth.
-  std::string head(52, 0);
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return 0.0;
-  if (!std::ifstream(path, std::ios::binary).read(head.data(), 52)) return 0.0;
-  const std::string_view all(head);
-  if (all.substr(0, 4) != "RIFF" || all.substr(8, 4) != "AVI " || all.substr(24, 4) != "avih")
+  std::ifstream file(path, std::ios::binary);
+  const std::string all = read_some(file, 52);
+  if (all.size() < 52 || !all.starts_with("RIFF") || all.substr(8, 4) != "AVI " ||
+      all.substr(24, 4) != "avih")
     return 0.0;
   const std::uintmax_t size = std::filesystem::file_size(path, error);
   const bool cut = !error && size < std::uintmax_t(little(all, 4, 4)) + 8;

@@ -85,15 +85,14 @@ class GStreamerSource : public Source {
   // Fills info_ from the first picture and the running pipeline.
   void describe(GstSample* first) {
     constexpr double kClock = 500;  // per second: a recording of varying rate tells its clock's
-    info_ = SourceInfo{};
-    info_.kind = "gstreamer";
     const GstVideoInfo video = format_of(first);
-    info_.width = GST_VIDEO_INFO_WIDTH(&video);
-    info_.height = GST_VIDEO_INFO_HEIGHT(&video);
     const double told = rate_of(video);
-    info_.fps = told < kClock ? plausible_rate(told) : 0;
-    info_.caps = own_caps(gst_sample_get_caps(first));
-    info_.live = is_live();
+    info_ = {.kind = "gstreamer",
+             .caps = own_caps(gst_sample_get_caps(first)),
+             .width = GST_VIDEO_INFO_WIDTH(&video),
+             .height = GST_VIDEO_INFO_HEIGHT(&video),
+             .fps = told < kClock ? plausible_rate(told) : 0,
+             .live = is_live()};
     // A live playlist's parts have many frames each, which come at once.
     if (info_.live && reads_playlist(parts_.pipeline.get()))
       g_object_set(parts_.sink, "sync", TRUE, nullptr);
@@ -103,11 +102,15 @@ class GStreamerSource : public Source {
     described_ = true;
   }
 
+  /// 0: unknown.
+  static gint64 length(GstElement* element, GstFormat format) {
+    gint64 length = 0;
+    const bool known = element && gst_element_query_duration(element, format, &length);
+    return known ? std::max<gint64>(length, 0) : 0;
+  }
+
   double duration() const {
-    gint64 time = 0;
-    const bool known =
-        gst_element_query_duration(parts_.pipeline.get(), GST_FORMAT_TIME, &time) && time > 0;
-    const double asked = known ? seconds(GstClockTime(time)) : 0.0;
+    const double asked = seconds(GstClockTime(length(parts_.pipeline.get(), GST_FORMAT_TIME)));
     return uri_.is_file() ? std::max(asked, cut_avi_duration(file_path(uri_))) : asked;
   }
 
@@ -130,13 +133,9 @@ class GStreamerSource : public Source {
 
   // Web cameras send an HTTP document of unknown length, live playlists a stream without duration.
   bool is_endless() const {
-    gint64 length = 0;
-    const auto known = [&](GstElement* element, GstFormat format) {
-      return element && gst_element_query_duration(element, format, &length) && length > 0;
-    };
-    return !known(parts_.pipeline.get(), GST_FORMAT_TIME) &&
-           (reads_playlist(parts_.pipeline.get()) ||
-            !known(network_source().get(), GST_FORMAT_BYTES));
+    GstElement* const pipeline = parts_.pipeline.get();
+    return length(pipeline, GST_FORMAT_TIME) == 0 &&
+           (reads_playlist(pipeline) || length(network_source().get(), GST_FORMAT_BYTES) == 0);
   }
 
   // Null without uridecodebin.

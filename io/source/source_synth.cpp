@@ -293,7 +293,7 @@ void set_parameter(const SourceOptions& options, std::string_view name, std::str
                    StreamOptions& stream) {
   if (name == "order") {
     stream.random = text == "random";
-    if (std::find(kOrders.begin(), kOrders.end(), text) != kOrders.end()) return;
+    if (std::ranges::count(kOrders, text) > 0) return;
     throw source_error(options, "order is \"" + std::string(text) +
                                     "\"; the nearest known one is \"" +
                                     nearest_name(text, kOrders) + "\"");

@@ -82,27 +82,30 @@ class VideoFile : public VideoWriter {
   std::string where() const override { return path_; }
 
  private:
+  [[noreturn]] void fail(const std::string& cause) const {
+    throw std::runtime_error(path_ + ": " + cause);
+  }
+
   void make_folder() const {
     const fs::path folder = fs::path(path_).parent_path();
     std::error_code error;
     if (!folder.empty()) fs::create_directories(folder, error);
-    if (error) throw std::runtime_error(path_ + ": " + error.message());
-    if (fs::is_directory(path_, error)) throw std::runtime_error(path_ + ": is a folder");
+    if (error) fail(error.message());
+    if (fs::is_directory(path_, error)) fail("is a folder");
   }
 
   /// Locks the file: two runs writing it would mix their frames.
   void claim() {
     claim_ = Descriptor(::open(part_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
     if (claim_ && ::flock(claim_.get(), LOCK_EX | LOCK_NB) == 0) return;
-    throw std::runtime_error(
-        path_ + ": " + (errno == EWOULDBLOCK ? "another run writes it" : std::strerror(errno)));
+    fail(errno == EWOULDBLOCK ? "another run writes it" : std::strerror(errno));
   }
 
   void build(const std::string& text) {
     GError* raw_error = nullptr;
     pipeline_.reset(gst_parse_launch(text.c_str(), &raw_error));
     const GstOwned<GError> error(raw_error);
-    if (error) throw std::runtime_error(path_ + ": " + error->message);
+    if (error) fail(error->message);
     gst_object_ref_sink(pipeline_.get());
     const auto part = [this](const char* name) { return child(pipeline_.get(), name); };
     const GstOwned<GstElement> from = part("from"), to = part("to"), encoder = part("encoder");
@@ -122,7 +125,7 @@ class VideoFile : public VideoWriter {
     GError* raw_error = nullptr;
     if (last) gst_message_parse_error(last.get(), &raw_error, nullptr);
     const GstOwned<GError> error(raw_error);
-    throw std::runtime_error(path_ + ": " + (error ? error->message : "was not finished in 30 s"));
+    fail(error ? error->message : "was not finished in 30 s");
   }
 
   const std::string path_;

@@ -265,13 +265,10 @@ def _other_names(module: nn.Module) -> dict[str, list[str]]:
 
 def _values(part: Part, seen: set[int], other_names: dict[str, list[str]]) -> list[Value]:
     """Adds them to `seen`, which holds those of earlier parts."""
-    named = [*part.graph.named_parameters(), *part.graph.named_buffers()]
     values: list[Value] = []
-    for name, tensor in named:
-        if tensor.dtype != torch.float32:
-            continue  # a buffer: stays in the graph, as a constant
-        if id(tensor) in seen:
-            continue  # a buffer of two parts: a constant of the second
+    for name, tensor in (*part.graph.named_parameters(), *part.graph.named_buffers()):
+        if tensor.dtype != torch.float32 or id(tensor) in seen:
+            continue  # a buffer of another type, or of an earlier part: stays in the graph, as a constant
         seen.add(id(tensor))
         fixed = not (isinstance(tensor, nn.Parameter) and tensor.requires_grad)
         values.append(Value(name, tensor.detach().clone(), fixed, other_names.get(name, [])))
@@ -417,18 +414,16 @@ def _other_gradient(module: nn.Module, functions: list[Function], sample: torch.
     taken = {id(learned[name]) for name in values}
     left = {name: one for name, one in learned.items() if id(one) not in taken}
 
-    def gradients(output: torch.Tensor, of: dict[str, torch.Tensor]) -> dict[str, torch.Tensor | None]:
+    def gradients(output: torch.Tensor, of: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Without those that no gradient reaches."""
         weights = torch.rand(output.shape, generator=torch.Generator().manual_seed(2))
-        found: Sequence[torch.Tensor | None] = [None] * len(of)
-        if of and output.requires_grad:
-            found = torch.autograd.grad((output * weights).sum(), list(of.values()), allow_unused=True)
-        return dict(zip(of, found))
+        if not of or not output.requires_grad:
+            return {}
+        found = torch.autograd.grad((output * weights).sum(), list(of.values()), allow_unused=True)
+        return {name: one for name, one in zip(of, found) if one is not None}
 
-    def norm(gradient: torch.Tensor | None) -> float:
-        return 0 if gradient is None else float(gradient.square().sum().sqrt())
-
-    def apart(one: torch.Tensor | None, other: torch.Tensor | None) -> float:
-        return norm(other) if one is None else norm(one) if other is None else norm(one - other)
+    def norm(gradient: torch.Tensor | float) -> float:
+        return float(torch.as_tensor(gradient).square().sum().sqrt())
 
     for tensor in values.values():
         tensor.requires_grad_()
@@ -442,9 +437,12 @@ def _other_gradient(module: nn.Module, functions: list[Function], sample: torch.
         for tensor in values.values():
             tensor.requires_grad_(False)
     for value in (value for part in functions for value in part.values):
-        value.fixed = value.fixed or parts[value.name] is None
-    differ = [name for name, got in parts.items() if apart(got, whole[name]) > 0.01 * norm(got)]
-    return next(iter(differ + [name for name in left if norm(whole[name]) > 0]), None)
+        value.fixed = value.fixed or value.name not in parts
+    for name in (*values, *left):
+        got, due = parts.get(name, 0.0), whole.get(name, 0.0)
+        if norm(got - due) > 0.01 * norm(got):
+            return name
+    return None
 
 
 @alone()

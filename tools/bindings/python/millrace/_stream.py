@@ -153,10 +153,6 @@ class Stream:
                       None if picture is None else torch.from_numpy(picture), novelty,
                       json.loads(event) if event else None)
 
-    def stop(self) -> None:
-        """Discards waiting frames and results."""
-        halt(self.run)
-
 
 class Inbox:
     """Takes the results of a stream on its own thread, and passes them to `see` or keeps the latest for take()."""
@@ -167,7 +163,9 @@ class Inbox:
         """`before`: whose results have not all been taken; they move here."""
         self._stream, self.see = stream, see
         self._changed = threading.Condition()
-        self._results: collections.deque[Result] = collections.deque(before._give_up() if before else (), self.KEPT)
+        self._results: collections.deque[Result] = collections.deque(maxlen=self.KEPT)
+        while before is not None and (result := before.pop()) is not None:
+            self._results.append(result)
         self._over = False
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._take, name="millrace-results", daemon=True)
@@ -188,16 +186,15 @@ class Inbox:
                     self._changed.notify_all()
         except BaseException as error:  # the engine's or the callback's; check() raises it
             self._error = error
-            self._stream.stop()
+            halt(self._stream.run)
         with self._changed:
             self._over = True
             self._changed.notify_all()
 
-    def _give_up(self) -> list[Result]:
+    def pop(self) -> Result | None:
+        """The oldest result, if there is one."""
         with self._changed:
-            kept = list(self._results)
-            self._results.clear()
-        return kept
+            return self._results.popleft() if self._results else None
 
     def require_elsewhere(self, method: str) -> None:
         """Refuses, in the function that sees results, a call that may wait for them."""
@@ -207,11 +204,9 @@ class Inbox:
     def take(self, timeout: float) -> Result | None:
         """The oldest result, if it comes within `timeout` seconds."""
         self.wait(timeout)
-        with self._changed:
-            if self._results:
-                return self._results.popleft()
-        self.check()
-        return None
+        if (result := self.pop()) is None:
+            self.check()
+        return result
 
     def wait(self, timeout: float) -> None:
         """Until there is a result or the stream is over, at most `timeout` seconds."""

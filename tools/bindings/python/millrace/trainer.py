@@ -81,17 +81,15 @@ class Trainer:
             keys = {**keys, **self._own(schedule)}
         elif schedule is not None:
             keys["pipeline.schedule"] = schedule
-        own = settings(keys)
-        for key, _ in own:
+        for key, text in settings(keys):
             if key.startswith(("checkpoint.", "output.", "novelty.snapshots", "novelty.webhook", "novelty.mqtt")):
                 raise Error(f"{key}: a Trainer writes nothing: save its state_dict() and report()")
-        self._settings += own
+            self._settings.append((key, text))
         for key, _ in self._settings:
             if self._module is not None and key in ("model.preset", "model.file", "model.layer"):
                 raise Error(f"{key}: the network is the module that was given")
         config = self._config()
-        named = "task.kind" in (key for key, _ in self._settings)
-        self._task = config.task if self._module is None or named else "autoencode"
+        self._task = config.task if self._module is None or "task.kind" in dict(self._settings) else "autoencode"
         self._classes = config.classes if config.task == "label" or config.loss == "cross-entropy" else None
         if self._module is not None:
             parts = cut(self._module, None)
@@ -288,7 +286,7 @@ class Trainer:
                 raise raised[0]
         finally:
             if self._mode == "run" and self._stream is not None:
-                self._stream.stop()
+                halt(self._stream.run)
                 if giver is not None and giver.ident is not None:
                     giver.join(1.0)  # for the current frame, but not for ever
                 self._mode, self._stream = "", None
@@ -361,7 +359,7 @@ class Trainer:
             if self._mode == "submit" and self._inbox is not None:
                 self._inbox.join()
             else:
-                self._stream.stop()
+                halt(self._stream.run)
             self._mode, self._stream = "", None
             if self._halting is not None:
                 self._halting.detach()
@@ -425,10 +423,8 @@ class Trainer:
             if self._run is None and self._module is None:
                 raise Error("a config's network has weights once it has seen a frame")
             state = {} if self._run is None else {name: torch.from_numpy(value) for name, value in self._run.weights()}
-            if self._module is None:
-                return state
-            return {name: state[name] if name in state else value.clone()
-                    for name, value in self._module.state_dict().items()}
+            whole = state if self._module is None else self._module.state_dict()
+            return {name: state[name] if name in state else value.clone() for name, value in whole.items()}
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
         """Sets weights by the names of state_dict(); the optimizer's state stays. When state_dict() is allowed."""
@@ -478,7 +474,7 @@ def watch(source: str | os.PathLike[str], /, **keys: Any) -> Iterator[Result]:
 def _halt(stream: Stream, inbox: Inbox | None) -> None:
     """Ends a stream when its trainer is gone."""
     if inbox is None:
-        return stream.stop()
+        return halt(stream.run)
     stream.run.stop()
     inbox.join()
 
