@@ -190,12 +190,10 @@ def _chain(calls: list[fx.Node], sample: fx.Node, fit: set[fx.Node], together: s
             taken = takes(begin, end)
             return before in taken and all(node in given for node in alive) and len(taken) <= 2
 
-        kept = [cut for i, cut in enumerate(cuts) if stands(i)]
-        if kept == cuts:
+        falls = [cut for i, cut in enumerate(cuts) if not stands(i)]
+        if not falls:
             return [calls[a:b] for a, b in zip(starts, ends)]
-        # One at a time, from the end: removing a cut can make others possible.
-        gone = next(cut for i, cut in reversed(list(enumerate(cuts))) if not stands(i))
-        cuts.remove(gone)
+        cuts.remove(falls[-1])  # one at a time, from the end: removing a cut can make others possible
 
 
 def _part(root: nn.Module, nodes: list[fx.Node], sources: list[fx.Node], result: fx.Node) -> fx.GraphModule:
