@@ -85,19 +85,12 @@ struct Reader::Work {
   // True at the source's end, false if no more frames are wanted.
   bool read_pass() {
     while (!stop.load() && !limit_reached()) {
-      switch (ask([this](Source& from) { return from.read(frame, kPaceSlice); })) {
-        case ReadStatus::frame:
-          if (!deliver()) return false;
-          break;
-        case ReadStatus::corrupt:
-          queue.reject();
-          ++breaks;
-          break;
-        case ReadStatus::timeout:
-          break;
-        case ReadStatus::end:
-          return true;
-      }
+      const auto status = ask([this](Source& from) { return from.read(frame, kPaceSlice); });
+      if (status == ReadStatus::end) return true;
+      if (status == ReadStatus::frame && !deliver()) return false;
+      if (status != ReadStatus::corrupt) continue;
+      queue.reject();
+      ++breaks;
     }
     return false;
   }

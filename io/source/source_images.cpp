@@ -27,10 +27,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool digit(char c) {
-  return c >= '0' && c <= '9';
-}
-
 std::string ending_of(const fs::path& path) {
   std::string ending = path.extension().string();
   for (char& c : ending) c = char(std::tolower(static_cast<unsigned char>(c)));
@@ -55,7 +51,8 @@ fs::path folder_of(const fs::path& path) {
 std::size_t parse_conversion(const std::string& text, NumberedName& name) {
   std::size_t at = 0;
   if (at < text.size() && text[at] == '0') name.fill = '0';
-  while (at < text.size() && digit(text[at])) name.digits = name.digits * 10 + (text[at++] - '0');
+  for (; at < text.size() && text[at] >= '0' && text[at] <= '9'; ++at)
+    name.digits = name.digits * 10 + (text[at] - '0');
   if (at > 3 || name.digits > 18) throw std::invalid_argument("the number has too many digits");
   if (at == text.size() || (text[at] != 'd' && text[at] != 'i' && text[at] != 'u')) {
     throw std::invalid_argument("a name may contain only an integer placeholder such as %05d");
@@ -153,13 +150,15 @@ namespace {
 
 class PictureNames {
  public:
-  PictureNames(const std::string& text, std::uint64_t seed) {
+  explicit PictureNames(const SourceOptions& options) {
+    const std::string text = split_uri(options.uri).rest;
     if (text.find('%') != std::string::npos) {
       numbered_ = parse_numbered(text);
       first_ = numbers_from(numbered_, 0).first;
       return;
     }
-    list_classes(text, seed);
+    list_classes(text, options.seed);
+    if (classes_ > kMostClasses) throw source_error(options, "more than 1000 classes");
     if (classes_ > 0) return;
     for (std::string& path : list_pictures(text)) pictures_.emplace_back(std::move(path), -1);
   }
@@ -191,7 +190,6 @@ class PictureNames {
   /// Lists one folder of pictures per class, numbered in order of their names, and shuffles them: a
   /// `seed` gives the same order on every machine. None if `folder` holds pictures itself.
   void list_classes(const std::string& folder, std::uint64_t seed) {
-    constexpr int kMostClasses = 1000;
     std::error_code error;
     if (!fs::is_directory(folder, error) || !list_pictures(folder).empty()) return;
     std::set<fs::path> folders;
@@ -203,12 +201,12 @@ class PictureNames {
       for (const std::string& path : found) pictures_.emplace_back(path, classes_);
       classes_ += !found.empty();
     }
-    if (classes_ > kMostClasses) throw std::invalid_argument("more than 1000 classes");
     Random random(seed);
     for (std::size_t left = pictures_.size(); left > 1; --left)
       std::swap(pictures_[left - 1], pictures_[std::size_t(random.below(std::int64_t(left)))]);
   }
 
+  static constexpr int kMostClasses = 1000;
   std::vector<std::pair<std::string, int>> pictures_;  // with their classes
   int classes_ = 0;
   NumberedName numbered_;
@@ -217,8 +215,7 @@ class PictureNames {
 
 class ImagesSource : public Source {
  public:
-  ImagesSource(const SourceOptions& options, PictureNames names)
-      : options_(options), names_(std::move(names)) {
+  explicit ImagesSource(const SourceOptions& options) : options_(options), names_(options) {
     cv::utils::logging::setLogLevel(cv::utils::logging::LOG_LEVEL_SILENT);
     if (!names_.has(0)) throw source_error(options_, "no pictures found");
     std::string wrong = decode(names_.at(0));
@@ -336,12 +333,7 @@ void check_images(const SourceOptions& options) {
 }
 
 std::unique_ptr<Source> open_images(const SourceOptions& options) {
-  try {
-    return std::make_unique<ImagesSource>(options,
-                                          PictureNames(split_uri(options.uri).rest, options.seed));
-  } catch (const std::invalid_argument& bad) {
-    throw source_error(options, bad.what());
-  }
+  return std::make_unique<ImagesSource>(options);
 }
 
 }  // namespace millrace::io

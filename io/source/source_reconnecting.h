@@ -108,29 +108,20 @@ class ReconnectingSource : public Source {
       lose(broken.what());
       return ReadStatus::timeout;
     }
-    switch (status) {
-      case ReadStatus::frame:
-        take(out);
-        break;
-      case ReadStatus::corrupt:
-        silent_ = std::chrono::nanoseconds(0);
-        break;
-      case ReadStatus::timeout:
-        // Only waiting here counts, not a consumer that doesn't read or a stopped process.
-        silent_ += std::min<std::chrono::nanoseconds>(Clock::now() - before, timeout);
-        if (silent_ > patience()) {
-          char cause[60];
-          std::snprintf(cause, sizeof cause, "no picture for %.1f s",
-                        double(silent_.count()) / 1e9);
-          lose(cause);
-        }
-        break;
-      case ReadStatus::end:
-        if (!end_is_loss_) return ReadStatus::end;
-        lose("the stream ended");
-        return ReadStatus::timeout;
-    }
-    return status;
+    if (status == ReadStatus::frame) take(out);
+    if (status == ReadStatus::corrupt) silent_ = std::chrono::nanoseconds(0);
+    if (status == ReadStatus::timeout) stay_silent(Clock::now() - before, timeout);
+    if (status != ReadStatus::end || !end_is_loss_) return status;
+    lose("the stream ended");
+    return ReadStatus::timeout;
+  }
+  // Only waiting in a read counts, not a consumer that doesn't read or a stopped process.
+  void stay_silent(std::chrono::nanoseconds waited, std::chrono::nanoseconds timeout) {
+    silent_ += std::min(waited, timeout);
+    if (silent_ <= patience()) return;
+    char cause[60];
+    std::snprintf(cause, sizeof cause, "no picture for %.1f s", double(silent_.count()) / 1e9);
+    lose(cause);
   }
   void take(Frame& out) {
     const Clock::time_point now = Clock::now();

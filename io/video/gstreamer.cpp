@@ -8,19 +8,17 @@
 namespace millrace::io {
 namespace {
 
-struct Loaded {
-  const GStreamer* gstreamer = nullptr;
-  std::string why;  // there is none
-};
+using Loaded = std::pair<const GStreamer*, std::string>;
 
+/// The module; or null, and why there is none.
 const Loaded& loaded() {
   static const Loaded once = [] {
     // Found by the RUNPATH of the program or library that contains this code.
     if (void* const module = dlopen("libmillrace_gstreamer.so", RTLD_NOW))
-      return Loaded{static_cast<const GStreamer*>(dlsym(module, "millrace_gstreamer")), ""};
-    return Loaded{nullptr, std::string("GStreamer is missing (") + dlerror() +
+      return Loaded(static_cast<const GStreamer*>(dlsym(module, "millrace_gstreamer")), "");
+    return Loaded(nullptr, std::string("GStreamer is missing (") + dlerror() +
                                "); on Debian: apt install gstreamer1.0-plugins-good "
-                               "gstreamer1.0-libav libgstrtspserver-1.0-0"};
+                               "gstreamer1.0-libav libgstrtspserver-1.0-0");
   }();
   return once;
 }
@@ -34,7 +32,7 @@ std::unique_ptr<Source> open_gstreamer(const SourceOptions& options, bool wait) 
 }
 
 std::string gstreamer_version() {
-  const GStreamer* const gstreamer = loaded().gstreamer;
+  const GStreamer* const gstreamer = loaded().first;
   return gstreamer ? gstreamer->version() : "";
 }
 

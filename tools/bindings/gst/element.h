@@ -322,23 +322,15 @@ class Element {
 
   void push_next() {
     GstEvent* event = nullptr;
-    switch (outlet_.next(shown_, event)) {
-      case Outlet::Next::flushing:
-        gst_pad_pause_task(src_);
-        return;
-      case Outlet::Next::event:
-        push_event(event);
-        return;
-      case Outlet::Next::end:
-        event = gst_event_new_eos();
-        if (eos_seqnum_ != 0) gst_event_set_seqnum(event, eos_seqnum_);
-        gst_pad_push_event(src_, event);
-        gst_pad_pause_task(src_);
-        return;
-      case Outlet::Next::picture:
-        const GstFlowReturn flow = push_picture();
-        if (flow != GST_FLOW_OK) give_up(flow);
+    const Outlet::Next next = outlet_.next(shown_, event);
+    if (next == Outlet::Next::picture) return push_picture();
+    if (next == Outlet::Next::event) return push_event(event);
+    if (next == Outlet::Next::end) {
+      event = gst_event_new_eos();
+      if (eos_seqnum_ != 0) gst_event_set_seqnum(event, eos_seqnum_);
+      gst_pad_push_event(src_, event);
     }
+    gst_pad_pause_task(src_);
   }
 
   /// Replaces caps by those of the network's pictures, which are known once a picture follows.
@@ -359,20 +351,19 @@ class Element {
     gst_pad_push_event(src_, event);
   }
 
-  GstFlowReturn push_picture() {
+  void push_picture() {
     const GstClockTime running_time = io::running_time(segment_, shown_.stamp.pts);
     tell_latency();
     tell_prediction(running_time);
     if (is_late(running_time)) {
       ++late_;
-      tell_late(running_time);
-      return GST_FLOW_OK;
+      return tell_late(running_time);
     }
     GstBuffer* const buffer = picture_->draw(shown_);
     if (std::exchange(discont_, false)) GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DISCONT);
     const GstFlowReturn flow = gst_pad_push(src_, buffer);
-    if (flow == GST_FLOW_OK) ++pushed_;
-    return flow;
+    if (flow != GST_FLOW_OK) return give_up(flow);
+    ++pushed_;
   }
 
   /// Refuses further frames and discards pictures in transit: nothing more can be pushed.
@@ -409,10 +400,9 @@ class Element {
         shown_.stamp.pts, "running-time", G_TYPE_UINT64, running_time, nullptr);
     if (!std::isnan(shown_.loss))
       gst_structure_set(told, "loss", G_TYPE_DOUBLE, double(shown_.loss), nullptr);
-    const std::vector<float>& numbers = shown_.prediction;
     if (config_.task.kind == "label") {
-      const auto best = std::max_element(numbers.begin(), numbers.end());
-      gst_structure_set(told, "class", G_TYPE_INT, int(best - numbers.begin()), nullptr);
+      const auto best = std::ranges::max_element(shown_.prediction);
+      gst_structure_set(told, "class", G_TYPE_INT, int(best - shown_.prediction.begin()), nullptr);
     }
     gst_element_post_message(element_, gst_message_new_element(GST_OBJECT(element_), told));
   }

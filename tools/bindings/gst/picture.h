@@ -6,7 +6,6 @@
 
 #include "io/queue/planar.h"
 #include "io/source/gst_handles.h"
-#include "io/video/video_writer.h"
 #include "tools/bindings/gst/queues.h"
 
 namespace millrace::gst {

@@ -238,14 +238,9 @@ def prepared(module: nn.Module) -> nn.Module:
     return module
 
 
-def _remarks(module: nn.Module) -> list[str]:
-    kinds = {type(child) for child in module.modules()}
-    found: list[str] = []
-    if any(issubclass(kind, nn.modules.batchnorm._BatchNorm) for kind in kinds):
-        found.append("batch norms keep their running statistics, since a sample is one frame; their weights learn")
-    if any(issubclass(kind, nn.modules.dropout._DropoutNd) for kind in kinds):
-        found.append("dropout is off")
-    return found
+_REMARKS = {nn.modules.batchnorm._BatchNorm: "batch norms keep their running statistics, since a sample is one frame; "
+                                             "their weights learn",
+            nn.modules.dropout._DropoutNd: "dropout is off"}
 
 
 def example_for(module: nn.Module) -> torch.Tensor:
@@ -456,7 +451,7 @@ def export(module: nn.Module, example: torch.Tensor | None = None) -> Exported:
     """
     name = type(module).__name__
     given = example
-    remarks = _remarks(module)
+    remarks = [text for kind, text in _REMARKS.items() if any(isinstance(child, kind) for child in module.modules())]
     given_module, module = module, prepared(module)
     in_place = any(getattr(child, "inplace", False) is True for child in given_module.modules())
     example = example_for(module) if example is None else example.detach().to("cpu", torch.float32)
