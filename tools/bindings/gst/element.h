@@ -135,39 +135,23 @@ class Element {
 
   gboolean sink_event(GstEvent* raw) {
     io::GstOwned<GstEvent> event(raw);
-    switch (GST_EVENT_TYPE(raw)) {
-      case GST_EVENT_FLUSH_START:
-        flush_start(event.release());
-        return TRUE;
-      case GST_EVENT_FLUSH_STOP:
-        flush_stop(event.release());
-        return TRUE;
-      case GST_EVENT_EOS: {
-        eos_ = true;
-        eos_seqnum_ = gst_event_get_seqnum(raw);
-        const std::lock_guard lock(mutex_);
-        if (learner_) {
-          learner_->mailbox().end();
-        } else {
-          outlet_.end();
-        }
-        return TRUE;
-      }
-      case GST_EVENT_CAPS: {
-        GstVideoInfo info;
-        if (!gst_video_info_from_caps(&info, io::new_caps(raw))) return FALSE;
-        const std::lock_guard lock(mutex_);
-        in_ = info;
-        break;
-      }
-      case GST_EVENT_STREAM_START:
-        restart_if_over();
-        break;
-      case GST_EVENT_SEGMENT:
-        new_segment_ = true;
-        break;
-      default:
-        break;
+    const GstEventType type = GST_EVENT_TYPE(raw);
+    if (type == GST_EVENT_FLUSH_START) return flush_start(event.release());
+    if (type == GST_EVENT_FLUSH_STOP) return flush_stop(event.release());
+    if (type == GST_EVENT_EOS) {
+      eos_ = true;
+      eos_seqnum_ = gst_event_get_seqnum(raw);
+      const std::lock_guard lock(mutex_);
+      learner_ ? learner_->mailbox().end() : outlet_.end();
+      return TRUE;
+    }
+    if (type == GST_EVENT_STREAM_START) restart_if_over();
+    if (type == GST_EVENT_SEGMENT) new_segment_ = true;
+    if (type == GST_EVENT_CAPS) {
+      GstVideoInfo info;
+      if (!gst_video_info_from_caps(&info, io::new_caps(raw))) return FALSE;
+      const std::lock_guard lock(mutex_);
+      in_ = info;
     }
     if (!GST_EVENT_IS_SERIALIZED(raw)) return gst_pad_push_event(src_, event.release());
     outlet_.put(event.release(), position_);
@@ -175,23 +159,19 @@ class Element {
   }
 
   gboolean sink_query(GstQuery* query) {
-    switch (GST_QUERY_TYPE(query)) {
-      case GST_QUERY_CAPS: {
-        const io::GstOwned<GstCaps> all(gst_pad_get_pad_template_caps(sink_));
-        io::GstOwned<GstCaps> caps(gst_caps_intersect(all.get(), io::caps_of(channels()).get()));
-        GstCaps* filter = nullptr;
-        gst_query_parse_caps(query, &filter);
-        if (filter)
-          caps.reset(gst_caps_intersect_full(filter, caps.get(), GST_CAPS_INTERSECT_FIRST));
-        gst_query_set_caps_result(query, caps.get());
-        return TRUE;
-      }
-      case GST_QUERY_ALLOCATION:
-        gst_query_add_allocation_meta(query, GST_VIDEO_META_API_TYPE, nullptr);
-        return TRUE;
-      default:
-        return gst_pad_query_default(sink_, GST_OBJECT(element_), query);
+    if (GST_QUERY_TYPE(query) == GST_QUERY_ALLOCATION) {
+      gst_query_add_allocation_meta(query, GST_VIDEO_META_API_TYPE, nullptr);
+      return TRUE;
     }
+    if (GST_QUERY_TYPE(query) != GST_QUERY_CAPS)
+      return gst_pad_query_default(sink_, GST_OBJECT(element_), query);
+    const io::GstOwned<GstCaps> all(gst_pad_get_pad_template_caps(sink_));
+    io::GstOwned<GstCaps> caps(gst_caps_intersect(all.get(), io::caps_of(channels()).get()));
+    GstCaps* filter = nullptr;
+    gst_query_parse_caps(query, &filter);
+    if (filter) caps.reset(gst_caps_intersect_full(filter, caps.get(), GST_CAPS_INTERSECT_FIRST));
+    gst_query_set_caps_result(query, caps.get());
+    return TRUE;
   }
 
   // The source pad: pushes pictures, handles events and queries from downstream.
@@ -302,14 +282,15 @@ class Element {
     activate_src(TRUE);
   }
 
-  void flush_start(GstEvent* event) {
+  gboolean flush_start(GstEvent* event) {
     gst_pad_push_event(src_, event);
     with_learner([](Learner& learner) { learner.mailbox().flush(true); });
     outlet_.flush(true, position_);
     gst_pad_pause_task(src_);
+    return TRUE;
   }
 
-  void flush_stop(GstEvent* event) {
+  gboolean flush_stop(GstEvent* event) {
     gst_pad_push_event(src_, event);
     restart_if_over();
     with_learner([](Learner& learner) { learner.mailbox().flush(false); });
@@ -318,6 +299,7 @@ class Element {
     discont_ = true;
     downstream_ = GST_FLOW_OK;
     activate_src(TRUE);
+    return TRUE;
   }
 
   void push_next() {
