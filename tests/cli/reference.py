@@ -29,11 +29,13 @@ class ReferenceTest(program.CliTest):
 
     def assert_weights(self, expected, **near):
         """The last run's are these, to the bit or as torch.allclose() has it."""
-        weights = self.weights()
-        self.assertEqual(weights.keys(), expected.keys())
+        self.assert_same(self.weights(), expected, **near)
+
+    def assert_same(self, state, expected, **near):
+        self.assertEqual(state.keys(), expected.keys())
         for name, want in expected.items():
-            close = torch.allclose(weights[name], want, **near) if near else torch.equal(weights[name], want)
-            self.assertTrue(close, f"{name} is off by {(weights[name] - want).abs().max()}")
+            close = torch.allclose(state[name], want, **near) if near else torch.equal(state[name], want)
+            self.assertTrue(close, f"{name} is off by {(state[name] - want).abs().max()}")
 
     def learn_as(self, network, samples, loss_of, tables, *options, lr=0.1):
         """Learns as train() does, to the bit. Returns the report and what the network told."""

@@ -6,12 +6,11 @@ import io
 import json
 import os
 import runpy
-import subprocess
 import sys
 
 import numpy
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import nn
 
 import millrace
@@ -19,7 +18,7 @@ from millrace import _cut
 import networks
 import program
 import reference
-from test_package import LR, PLAIN, PackageTest, not_in_place, pictures
+from test_package import LR, PackageTest, not_in_place, pictures, plain
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 export_main = runpy.run_module("millrace.export")["main"]
@@ -76,6 +75,8 @@ class Optional(nn.Module):
 
 
 class Of(nn.Module):
+    """Its forward is `work` of the input and these modules."""
+
     def __init__(self, work, *modules):
         super().__init__()
         self.work, self.modules_ = work, nn.ModuleList(modules)
@@ -105,19 +106,6 @@ def hooked_later():
     return net
 
 
-class Sized(nn.Module):
-    """Makes tensors of its input's size."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.last = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(5, 3, 3, padding=1)
-
-    def forward(self, x):
-        y = self.first(x) + torch.full((x.shape[0], 4, 1, 1), 0.1, device=x.device)
-        ramp = torch.linspace(0, 1, y.shape[3]).expand(x.size(0), 1, y.size(2), -1)
-        return self.last(torch.cat([y, ramp], 1))
-
-
 class Changes(nn.Module):
     """Statements that change a tensor in place; `gain` starts at 0, so that its branch shows in no output. Constants."""
 
@@ -133,6 +121,15 @@ class Changes(nn.Module):
         y.add_(self.gain * self.branch(x))
         nn.functional.relu_(y)
         return self.last(y)
+
+
+def sized():
+    """Makes tensors of its input's size."""
+    def forward(x, first, last):
+        y = first(x) + torch.full((x.shape[0], 4, 1, 1), 0.1, device=x.device)
+        ramp = torch.linspace(0, 1, y.shape[3]).expand(x.size(0), 1, y.size(2), -1)
+        return last(torch.cat([y, ramp], 1))
+    return Of(forward, nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(5, 3, 3, padding=1))
 
 
 class Sign(torch.autograd.Function):
@@ -160,31 +157,22 @@ class Export(PackageTest):
         self.assertLessEqual({"blocks.0", "blocks.1", "blocks.2"}, {part.name for part in self.parts(made(networks.ViT), 3, 16, 16)})
 
     def test_a_module_with_most_of_the_weights_is_cut(self):
-        class Body(nn.Module):
-            def __init__(self, asks):
-                super().__init__()
-                self.first, self.last, self.asks = nn.Conv2d(3, 16, 3), nn.Conv2d(16, 16, 3), asks
-
-            def forward(self, x):
-                x = self.first(x)
-                return self.last(x) if not self.asks or x.sum() > 0 else x
-
-        for asks, names in [(False, ["body.first", "body.last", "head"]), (True, ["body", "head"])]:
-            net = nn.Sequential()
-            net.body, net.head = Body(asks), nn.Conv2d(16, 3, 1)
-            found = [part.name for part in _cut.cut(net, torch.rand(1, 3, 8, 8))]
+        for asks, names in [(False, ["0.modules_.0", "0.modules_.1", "1"]), (True, ["0", "1"])]:
+            def forward(x, first, last):
+                x = first(x)
+                return last(x) if not asks or x.sum() > 0 else x
+            body = Of(forward, nn.Conv2d(3, 16, 3), nn.Conv2d(16, 16, 3))
+            found = [part.name for part in _cut.cut(nn.Sequential(body, nn.Conv2d(16, 3, 1)), torch.rand(1, 3, 8, 8))]
             self.assertEqual(found, names)
 
     def assert_learns_as(self, own, losses, net, samples, cut, **keys):
         """`net` ends as `own`, which learned the samples with these losses."""
         with self.subTest(cut=cut, **keys):
-            trainer = millrace.Trainer(net, schedule="sequential", stages=len(cut) + 1, cut=cut, **keys, **PLAIN)
-            self.assertEqual([r.loss for r in trainer.run(samples)], losses)
-            self.assert_same(trainer.state_dict(), own)
+            self.assert_learns(plain(net, stages=len(cut) + 1, cut=cut, **keys), samples, losses, own)
 
     @program.each((networks.ResNet, (3, 32, 32), [[], [4], [5, 8]], True), (networks.UNet, (3, 16, 24), [[], [5], [3, 10]], False),
                   (networks.ViT, (3, 16, 16), [[], [5], [4, 6]], True), (Optional, (3, 8, 8), [[], [1]], False),
-                  (Changes, (3, 8, 8), [[], [2]], False), (Sized, (3, 8, 8), [[], [1]], False))
+                  (Changes, (3, 8, 8), [[], [2]], False), (sized, (3, 8, 8), [[], [1]], False))
     def test_every_network_learns_as_in_pytorch(self, kind, shape, cuts, classes):
         own, frames = made(kind), class_samples(10, shape) if classes else pictures(10, shape=shape)
         losses = loop(own, frames, of_class) if classes else loop(own, zip(frames, frames), of_picture)
@@ -193,9 +181,8 @@ class Export(PackageTest):
 
     def assert_recorded_as_eager(self, make, frames, rtol, **keys):
         """A run of recorded steps and one of eager steps, each of a network that make() gives."""
-        graph, eager = ([r.loss for r in millrace.Trainer(
-            make(), **{**PLAIN, **keys, "capture": capture}).run(frames)]
-            for capture in ("graph", "eager"))
+        graph, eager = ([r.loss for r in plain(make(), schedule="partime", capture=capture, **keys).run(frames)]
+                        for capture in ("graph", "eager"))
         self.assertTrue(numpy.allclose(graph, eager, rtol=rtol), (graph, eager))
 
     @program.each((networks.UNet, (3, 16, 24), False), (networks.ResNet, (3, 32, 32), True), (networks.ViT, (3, 16, 16), True))
@@ -243,28 +230,20 @@ class Export(PackageTest):
         self.assertEqual(list(part(torch.rand(1, 4, 20, 8)).shape), [1, 4, 10, 8], "other sizes as well")
 
     def test_zb_h1_leaves_out_parts_whose_output_gets_no_gradient(self):
-        class Rounds(nn.Module):
-            """Through whose middle gradients go straight."""
+        def around(x, a, b, c):  # through whose middle gradients go straight
+            y = a(x)
+            return c(y + (b(y) - y).detach())
 
-            def __init__(self):
-                super().__init__()
-                self.a, self.b, self.c = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 4, 1), nn.Conv2d(4, 3, 1)
-
-            def forward(self, x):
-                y = self.a(x)
-                return self.c(y + (self.b(y) - y).detach())
-
-        def weights(schedule, capture):
-            torch.manual_seed(0)
-            trainer = millrace.Trainer(Rounds(), stages=2, schedule=schedule, capture=capture, pipeline={"microbatches": 4},
-                                       optimizer={"kind": "sgd", "lr": 0.1})
-            list(trainer.run(pictures(8)))
-            return trainer.state_dict()
         for capture in ("eager", "graph"):
             with self.subTest(capture):
-                wanted = weights("gpipe", capture)
-                for name, found in weights("zb-h1", capture).items():
-                    self.assertTrue(torch.allclose(found, wanted[name], atol=1e-6), name)
+                states = []
+                for schedule in ("gpipe", "zb-h1"):
+                    torch.manual_seed(0)
+                    net = Of(around, nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 4, 1), nn.Conv2d(4, 3, 1))
+                    trainer = plain(net, stages=2, schedule=schedule, capture=capture, pipeline={"microbatches": 4})
+                    list(trainer.run(pictures(8)))
+                    states.append(trainer.state_dict())
+                self.assert_same(*states, atol=1e-6)
 
     def test_what_can_not_be_recorded_runs_eagerly_and_is_cut_all_the_same(self):
         net = nn.Sequential(nn.Conv2d(3, 2, 3, padding=1), Of(lambda x: x.prod(1, keepdim=True)), nn.Conv2d(1, 3, 3, padding=1))
@@ -288,7 +267,7 @@ class Export(PackageTest):
     def test_what_no_gradient_reaches_does_not_decay(self):
         net = Of(lambda x, first, last: last(first(x).detach()), nn.Conv2d(3, 3, 1), nn.Conv2d(3, 3, 1))
         first, last = (one.weight.detach().clone() for one in net.modules_)
-        trainer = millrace.Trainer(net, **{**PLAIN, "optimizer": {"kind": "adamw", "weight_decay": 0.5}})
+        trainer = plain(net, optimizer={"kind": "adamw", "weight_decay": 0.5})
         list(trainer.run(pictures(4)))
         after = [weight for name, weight in trainer.state_dict().items() if name.endswith("weight")]
         self.assertTrue(torch.equal(after[0], first))
@@ -304,32 +283,26 @@ class Export(PackageTest):
     def test_weights_of_a_shared_parameter_travel_under_all_its_names(self):
         net, start = made(networks.Tied), self.folder / "start.safetensors"
         millrace.export(net, torch.rand(1, 3, 16, 24)).save(self.folder / "net.pt")
-        sets = program.settings({"source": {"uri": "synth:shapes", "width": 24, "height": 16}, "task": {"kind": "autoencode"},
-                                 "model": {"preset": "file", "file": "net.pt"}, "output": {"weights": "out.safetensors"}})
         whole = {name: value.clone() for name, value in net.state_dict().items()}
         only = {name: value for name, value in whole.items() if name != "first.weight"}  # as safetensors' save_model()
         for state in ({}, whole, only):
             save_file(state, start)
-            weights = ["--set", f"model.weights={start}"] if state else []
-            done = self.run_program("run", *sets, *weights, "--frames", "4", "--quiet")
-            self.assertEqual((done.returncode, done.stderr), (0, ""))
-            learned = load_file(self.folder / "out.safetensors")
+            self.learn(self.file_tables(model={"weights": start if state else ""}), "--frames", 4)
+            learned = self.weights()
             net.load_state_dict(learned)
             self.assertTrue(torch.equal(learned["first.weight"], learned["last.weight"]))
         save_file({**whole, "last.weight": whole["last.weight"] + 1}, start)
-        done = self.run_program("check", *sets, *weights)
-        self.assertEqual(done.returncode, 2)
-        self.assertIn("\"first.weight\" and \"last.weight\" are one parameter of the network, but differ", done.stderr)
+        self.assert_refuses("check", self.file_tables(model={"weights": start}),
+                            "\"first.weight\" and \"last.weight\" are one parameter of the network, but differ")
 
     def test_a_file_of_what_counts_with_sizes_is_of_one_size(self):
         for of, fixed in ((lambda x, last: last(x) * float(x.shape[2]) ** 0.5, True), (lambda x, last: last(x), False)):
             millrace.export(Of(of, nn.Conv2d(3, 3, 1)), torch.rand(1, 3, 12, 16)).save(self.folder / "net.pt")
-            sets = program.settings({"source": {"uri": "synth:shapes", "width": 16}, "task": {"kind": "autoencode"},
-                                     "pipeline": {"stages": 1}, "model": {"preset": "file", "file": "net.pt"}})
-            for height in (12, 24):
-                done = self.run_program("run", *sets, "--set", f"source.height={height}", "--frames", "4", "--quiet")
-                self.assertEqual(done.returncode, 2 if fixed and height == 24 else 0, done.stderr)
-            self.assertIn("--sample 3x24x16" if fixed else "", done.stderr)
+            for height, code in ((12, program.DONE), (24, program.BAD_USAGE if fixed else program.DONE)):
+                tables = self.file_tables(source={"width": 16, "height": height}, pipeline={"stages": 1})
+                done = program.call("run", self.write(tables), "--frames", "4", "--quiet")
+                self.assert_code(code, done)
+            self.assertIn("--sample 3x24x16" if fixed else "", done.err)
 
     def test_what_cant_be_cut_is_said_in_a_line(self):
         def tied():
@@ -363,8 +336,10 @@ class Export(PackageTest):
             code = export_main([*function.split(), "-o", str(self.folder / "net.pt")])
         return code, err.getvalue()
 
-    def run_program(self, *words):
-        return subprocess.run([os.environ["MILLRACE"], *words], capture_output=True, text=True, cwd=self.folder)
+    def file_tables(self, uri="synth:shapes", **tables):
+        """The config of a run of net.pt."""
+        return program.merged({"source": {"uri": uri, "width": 24, "height": 16}, "task": {"kind": "autoencode"},
+                               "model": {"preset": "file", "file": self.folder / "net.pt"}}, tables)
 
     def test_its_module_does_not_hide_the_function(self):
         program.output_of(sys.executable, "-c", "import millrace.export; import torch; millrace.export(torch.nn.Conv2d(3, 3, 1))")
@@ -377,23 +352,11 @@ class Export(PackageTest):
         own = not_in_place(networks.make())
         stages = reference.cut_network(own, [2], reference.sgd(0.0, LR))
         reference.partime(stages, reference.autoencode(frames))
-        keys = program.settings({"source": {"uri": uri, "width": 24, "height": 16}, "task": {"kind": "autoencode"},
-                                 "model": {"preset": "file", "file": "net.pt"}, "optimizer": {"kind": "sgd", "lr": LR},
-                                 "correction": {"kind": "none"}, "guard": {"kind": "none"}})
-        done = self.run_program("run", *keys, *program.settings({"pipeline": {"cut": [2], "capture": "eager"}}),
-                            "--set", "output.weights=out.safetensors", "--quiet")
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        weights = load_file(self.folder / "out.safetensors")
-        for name, value in own.state_dict().items():
-            self.assertTrue(torch.equal(weights[name], value), name)
-        # Weights of its own names load, and what knows no such file says so.
-        save_file(made(networks.make).state_dict(), self.folder / "start.safetensors")
-        self.assertEqual(self.run_program("check", *keys, "--set", "model.weights=start.safetensors").returncode, 0)
+        tables = self.file_tables(uri, pipeline={"cut": [2], "capture": "eager"}, optimizer={"lr": LR})
+        self.learn(tables)
+        self.assert_weights(own.state_dict())
         (self.folder / "net.pt").write_bytes(b"no archive")
-        done = self.run_program("check", *keys)
-        self.assertEqual(done.returncode, 2)
-        self.assertIn("net.pt: not a TorchScript file", done.stderr)
-        self.assertEqual(done.stderr.count("\n"), 1)
+        self.assert_refuses("check", tables, "net.pt: not a TorchScript file")
 
     def test_a_teacher_that_fails_midway_ends_the_run_and_loses_nothing(self):
         folder = self.folder
@@ -407,11 +370,11 @@ class Export(PackageTest):
         frames[6:] = 255 - frames[6:]
         uri = program.write_frames(folder / "frames", frames)
         for schedule in ("sequential", "partime"):
-            done = self.run_program("run", "--quiet", *program.settings({
-                "source": {"uri": uri, "width": 24, "height": 16}, "task": {"kind": "teacher", "teacher": "net.pt"},
-                "pipeline": {"schedule": schedule}, "output": {"weights": "out.safetensors", "report": "report.json"}}))
-            self.assertEqual(done.returncode, 1, done.stderr)
-            self.assertRegex(done.stderr, r"^millrace: error: task.teacher: net.pt: .*index out of range in self\n$")
+            config = self.write({
+                "source": {"uri": uri, "width": 24, "height": 16}, "task": {"kind": "teacher", "teacher": folder / "net.pt"},
+                "pipeline": {"schedule": schedule}, "output": {"weights": folder / "out.safetensors", "report": folder / "report.json"}})
+            outcome = program.call("run", config, "--quiet")
+            self.assert_refused(program.FAILED, outcome, "task.teacher: ", "net.pt: ", "index out of range in self")
             counts = json.loads((folder / "report.json").read_text())["frames"]
             self.assertLessEqual(counts["trained"], 6)
             self.assert_accounted(counts)
@@ -419,11 +382,9 @@ class Export(PackageTest):
 
     def test_batch_norms_and_code_are_told_of(self):
         self.assertEqual(self.exported(f"{HERE}/networks.py:make_resnet --sample 3x64x64"), (0, ""))
-        done = self.run_program("check", "--set", "model.preset=file", "--set", "model.file=net.pt", "--set",
-                            "task.kind=label", "--set", "task.loss=cross-entropy")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("batch norms keep their running statistics", done.stdout)
-        self.assertIn("TorchScript", done.stdout)
+        said = self.succeed("check", self.write(self.file_tables(task={"kind": "label", "loss": "cross-entropy"}))).out
+        self.assertIn("batch norms keep their running statistics", said)
+        self.assertIn("TorchScript", said)
 
     @program.each(("no such file", "none.py:make"), ("has no function", f"{HERE}/networks.py:mak"),
                   ("data-dependent", f"{HERE}/networks.py:Asks"), ("must be CxHxW", f"{HERE}/networks.py:make --sample 3x"))

@@ -12,7 +12,8 @@ from PIL import Image
 from torch import nn
 
 import millrace
-from test_package import PLAIN, PackageTest, network, pictures
+from millrace import _frames
+from test_package import PackageTest, network, pictures, plain
 
 BYTES = numpy.random.default_rng(1).integers(0, 256, (16, 24, 3), numpy.uint8)  # as cv2, PIL and imageio give it
 FLOATS = numpy.ascontiguousarray(BYTES.transpose(2, 0, 1)) / numpy.float32(255)
@@ -20,7 +21,7 @@ GREY = BYTES[:, :, 0]
 
 
 def losses(frames, net=None, **keys):
-    return [result.loss for result in millrace.Trainer(net or network(), stages=1, **{**PLAIN, **keys}).run(frames)]
+    return [result.loss for result in plain(net, **keys).run(frames)]
 
 
 def one_channel():
@@ -51,7 +52,9 @@ class Inputs(PackageTest):
             "float32": FLOATS, "bytes": BYTES, "bytes of torchvision": torch.from_numpy(BYTES).permute(2, 0, 1),
             "PIL": Image.fromarray(BYTES), "read backwards": BYTES[::-1].copy()[::-1], "floats backwards": FLOATS[:, ::-1].copy()[:, ::-1],
             "other byte order": FLOATS.astype(">f4"), "16 bits": BYTES.astype(">u2") * 257, "longdouble": FLOATS.astype("longdouble"),
-            "PIL with alpha": Image.fromarray(numpy.dstack([BYTES, GREY]))})
+            "PIL with alpha": Image.fromarray(numpy.dstack([BYTES, GREY])), "doubles": FLOATS.astype("float64"),
+            "a batch of one": FLOATS[None]})
+        self.assertEqual(_frames.frame(FLOATS, 0, []).data_ptr(), FLOATS.ctypes.data, "it is copied")
         self.assert_alike({"PIL, converted": palette.convert("RGB"), "with a palette": palette})
         self.assert_alike({"bfloat16 as float32": torch.from_numpy(FLOATS).bfloat16().float(), "bfloat16": torch.from_numpy(FLOATS).bfloat16()})
 
@@ -79,15 +82,12 @@ class Inputs(PackageTest):
             "PIL": Image.fromarray(GREY % 4), "[1,H,W]": mask[None]}.items()}, pixel_classifier(), task={"loss": "cross-entropy"})
 
     def test_a_number_is_the_target_of_one_output(self):
-        def learned(y):
-            one = millrace.Trainer(classifier(1), stages=1, **{**PLAIN, "schedule": "sequential"})
+        for y in (0, 0.5, numpy.float64(0.25)):
+            one = plain(classifier(1))
             before = one.predict_one(FLOATS)
             one.learn_one(FLOATS, y)
             one.close()
-            return before, one.report()["loss"]["first"]
-        for y in (0, 0.5, numpy.float64(0.25)):
-            before, loss = learned(y)
-            self.assertAlmostEqual(loss, (before - float(y)) ** 2, places=5)
+            self.assertAlmostEqual(one.report()["loss"]["first"], (before - float(y)) ** 2, places=5)
 
     def test_what_can_not_be_read_is_one_line(self):
         names = {"loss": "cross-entropy", "classes": ["bird", "cat", "dog"]}
@@ -114,7 +114,7 @@ class Inputs(PackageTest):
                 self.assertEqual(losses([FLOATS] * 3, net), right)
 
     def test_another_default_type_is_one_line(self):
-        trainer, net = millrace.Trainer(network(), stages=1, **PLAIN), network()
+        trainer, net = plain(), network()
         list(trainer.run([FLOATS]))
         torch.set_default_dtype(torch.float64)
         self.addCleanup(torch.set_default_dtype, torch.float32)
@@ -135,8 +135,7 @@ class Inputs(PackageTest):
 
     def learner(self, **keys):
         torch.manual_seed(3)
-        net = nn.Sequential(nn.Flatten(), nn.Linear(3, 2))
-        return millrace.Trainer(net, stages=1, task={"loss": "cross-entropy", **keys}, **{**PLAIN, "schedule": "sequential"})
+        return plain(nn.Sequential(nn.Flatten(), nn.Linear(3, 2)), task={"loss": "cross-entropy", **keys})
 
     def test_features_are_taken_by_name(self):
         x = {"a": 0.1, "b": 0.9, "c": 0.4}
@@ -158,7 +157,7 @@ class Inputs(PackageTest):
 
     def test_features_may_be_their_own_target(self):
         torch.manual_seed(3)
-        one = millrace.Trainer(nn.Sequential(nn.Flatten(), nn.Linear(2, 2)), stages=1, **{**PLAIN, "schedule": "sequential"})
+        one = plain(nn.Sequential(nn.Flatten(), nn.Linear(2, 2)))
         made = one.predict_one({"b": 0.2, "a": 0.1})
         one.learn_one({"b": 0.2, "a": 0.1})
         one.close()
@@ -178,7 +177,7 @@ class Inputs(PackageTest):
         with mock.patch.object(tempfile, "tempdir", self.folder), \
                 warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always", ResourceWarning)
-            trainer = millrace.Trainer(network(), stages=1, **PLAIN)
+            trainer = plain()
             next(trainer.run(pictures(1)))
             self.assertEqual(len(os.listdir(self.folder)), 1)
             del trainer
@@ -187,6 +186,6 @@ class Inputs(PackageTest):
             self.assertEqual([str(one.message) for one in warned if one.category is ResourceWarning], [])
 
     def test_no_tensor_is_printed_whole(self):
-        result = next(millrace.Trainer(network(), stages=1, **PLAIN).run(pictures(1)))
+        result = next(plain().run(pictures(1)))
         self.assertLess(len(repr(result)), 120)
         self.assertLess(len(repr(millrace.export(network()))), 2000)

@@ -33,6 +33,11 @@ def network(seed=1):
     return networks.small()
 
 
+def plain(net=None, **keys):
+    """A trainer of one stage that learns by PyTorch's own steps."""
+    return millrace.Trainer(net or network(), **{**PLAIN, "schedule": "sequential", "stages": 1, **keys})
+
+
 def not_in_place(net):
     """The same modules with ReLUs that leave their input alone, as autograd wants it here."""
     return nn.Sequential(*[nn.ReLU() if isinstance(m, nn.ReLU) else m for m in net])
@@ -44,7 +49,7 @@ def expected(net, schedule, frames, cut, group=4):
     return reference.RULES[schedule](reference.cut_network(net, cut, reference.sgd(0.0, LR)), samples, group=group)
 
 
-class PackageTest(program.CliTest):
+class PackageTest(reference.ReferenceTest):
     def assert_errors(self, cases):
         """Each call raises one line, a ValueError as well, that holds its words."""
         for words, call in cases.items():
@@ -54,10 +59,10 @@ class PackageTest(program.CliTest):
             self.assertIn(words, str(caught.exception))
             self.assertNotIn("\n", str(caught.exception))
 
-    def assert_same(self, state, net):
-        self.assertEqual(list(state), list(net.state_dict()))
-        for name, value in net.state_dict().items():
-            self.assertTrue(torch.equal(state[name], value), f"{name} is off by {(state[name] - value).abs().max()}")
+    def assert_learns(self, trainer, frames, losses, net):
+        """`trainer` learns the frames with these losses, and ends as `net`."""
+        self.assertEqual([result.loss for result in trainer.run(frames)], losses)
+        self.assert_same(trainer.state_dict(), net.state_dict())
 
 
 class Package(PackageTest):
@@ -76,13 +81,10 @@ class Package(PackageTest):
         net, own = network(), not_in_place(network())
         losses = expected(own, schedule, frames, [1, 4])
         trainer = millrace.Trainer(net, schedule=schedule, stages=3, cut=[1, 4], devices="cpu", microbatches=4, **PLAIN)
-        results = list(trainer.run(frames))
-        self.assertEqual([r.loss for r in results], losses)
-        self.assertEqual([r.index for r in results], list(range(len(losses))))
+        self.assert_learns(trainer, frames, losses, own)
         self.assertEqual(trainer.report()["frames"], {"received": 22, "trained": len(losses), "dropped": 0,
                                                       "rejected": 22 - len(losses), "in_flight": 0})
-        self.assert_same(trainer.state_dict(), own)
-        self.assert_same(net.state_dict(), network())  # a copy was trained
+        self.assert_same(net.state_dict(), network().state_dict())  # a copy was trained
 
     def test_targets_of_every_kind(self):
         """A picture, a class by number or none, a mask of classes; or the next frame, or the change to it."""
@@ -108,7 +110,7 @@ class Package(PackageTest):
                  {"task": "next-frame"})):
             with self.subTest(name):
                 own = not_in_place(copy.deepcopy(net))
-                trainer = millrace.Trainer(net, schedule="sequential", stages=1, **keys, **PLAIN)
+                trainer = plain(net, **keys)
                 results = list(trainer.run(given))
                 batch = lambda y: tuple(part[None] for part in y) if isinstance(y, tuple) else y[None]
                 losses, outputs = reference.train(own, [(x[None], batch(y)) for x, y in samples], loss_of, LR)
@@ -118,36 +120,22 @@ class Package(PackageTest):
                 if name != "change":  # whose prediction is the sum
                     self.assertTrue(all(torch.equal(result.prediction, y[0]) for result, y in zip(learned, outputs)))
                 self.assertTrue(all(result.latency > 0 and result.age == 0 for result in results))
-                self.assert_same(trainer.state_dict(), own)
-
-    def test_numpy_frames_share_their_memory_and_others_are_copied(self):
-        base = pictures(6)
-        kinds = {"numpy": [x.numpy() for x in base],
-                 "transposed": [x.permute(1, 2, 0).contiguous().permute(2, 0, 1) for x in base],
-                 "double": [x.double().numpy() for x in base], "batch": [x[None] for x in base]}
-        losses = {kind: [r.loss for r in millrace.Trainer(network(), stages=1, **PLAIN).run(frames)]
-                  for kind, frames in kinds.items()}
-        self.assertEqual(len({tuple(values) for values in losses.values()}), 1)
-        from millrace import _frames
-        array = base[0].numpy()
-        self.assertEqual(_frames.frame(array, 0, []).data_ptr(), array.ctypes.data)
+                self.assert_same(trainer.state_dict(), own.state_dict())
 
     def test_it_goes_on_where_it_ended_and_weights_go_both_ways(self):
         frames = pictures(20)
-        once = millrace.Trainer(network(), schedule="sequential", stages=2, cut=[2], **PLAIN)
-        whole = [r.loss for r in once.run(frames)]
-        twice = millrace.Trainer(network(), schedule="sequential", stages=2, cut=[2], **PLAIN)
+        whole = [r.loss for r in plain(stages=2, cut=[2]).run(frames)]
+        twice = plain(stages=2, cut=[2])
         self.assertEqual([r.loss for r in twice.run(frames[:8])] + [r.loss for r in twice.run(frames[8:])], whole)
-        other = millrace.Trainer(network(seed=5), schedule="sequential", stages=1, **PLAIN)
+        other = plain(network(seed=5))
         other.load_state_dict(twice.state_dict())
         next(iter(other.run(frames)))  # and breaks off
         other.load_state_dict(twice.state_dict())
-        for (name, value), mine in zip(twice.state_dict().items(), other.state_dict().values(), strict=True):
-            self.assertTrue(torch.equal(value, mine), name)
+        self.assert_same(other.state_dict(), twice.state_dict())
 
     def test_weights_that_do_not_fit_change_nothing(self):
         for frames in ([], pictures(3)):  # before the first run and after one
-            trainer = millrace.Trainer(network(), stages=1, **PLAIN)
+            trainer = plain()
             list(trainer.run(frames))
             before = trainer.state_dict()
             *others, last = before
@@ -157,7 +145,7 @@ class Package(PackageTest):
                                 (more | {"other": torch.zeros(1)}, "Unexpected key(s) in state_dict: \"other\"."),
                                 ({name: more[name] for name in others}, f"Missing key(s) in state_dict: \"{last}\".")):
                 self.assert_errors({says: lambda: trainer.load_state_dict(other)})
-            self.assertTrue(all(torch.equal(value, before[name]) for name, value in trainer.state_dict().items()))
+            self.assert_same(trainer.state_dict(), before)
 
     def test_who_breaks_off_stops_it(self):
         def endless():
@@ -180,7 +168,7 @@ class Package(PackageTest):
                 yield pictures(1)[0]
         # A shell's background job starts with the signal ignored.
         self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
-        trainer = millrace.Trainer(network(), stages=1, **PLAIN)
+        trainer = plain()
         with self.assertRaises(KeyboardInterrupt):
             list(trainer.run(slow()))
         self.assertGreater(trainer.report()["frames"]["trained"], 0)
@@ -233,7 +221,7 @@ sys.exit(7)
             yield from pictures(3)
             raise KeyError("mine")
         with self.assertRaises(KeyError):
-            list(millrace.Trainer(network(), stages=1, **PLAIN).run(breaks()))
+            list(plain().run(breaks()))
 
     def test_a_config_as_dict_and_as_file(self):
         config = {"model": {"preset": "partime-cnn", "layers": 2, "features": 4, "kernel": 3, "seed": 3},
@@ -241,33 +229,28 @@ sys.exit(7)
                   "optimizer": {"kind": "sgd", "lr": LR}}
         frames = pictures(8)
         trainer = millrace.Trainer(config, correction="none", guard="none", capture="eager")
-        losses = [r.loss for r in trainer.run(frames)]
         torch.manual_seed(3)
         own = reference.partime_cnn(2, 4, 3, 3)
-        self.assertEqual(losses, expected(own, "sequential", frames, []))
-        self.assert_same(trainer.state_dict(), own)
+        losses = expected(own, "sequential", frames, [])
+        self.assert_learns(trainer, frames, losses, own)
         path = program.write_toml(self.folder / "my.toml", {**config, "task": {"kind": "next-frame"}})
         again = millrace.Trainer(path, task="autoencode", correction="none", guard="none", capture="eager")
-        self.assertEqual([r.loss for r in again.run(frames)], losses)
+        self.assert_learns(again, frames, losses, own)
         paired = millrace.Trainer(path, correction="none", guard="none", capture="eager")
         self.assertEqual(len(list(paired.run(frames))), 7)  # the last frame has no later one
 
     def test_without_frames_it_reads_the_configs_own_source(self):
         bytes_ = program.random_frames(1, 8)
-        tables = {"source": {"uri": program.write_frames(self.folder, bytes_), "width": 24, "height": 16},
-                  **PLAIN, "stages": 1}
-        net = network()
-        own = millrace.Trainer(net, **tables)
-        results = list(own.run())
-        found = [result.loss for result in results]
+        source = {"uri": program.write_frames(self.folder, bytes_), "width": 24, "height": 16}
+        results = list(plain(source=source).run())
         self.assertEqual([round(result.time, 6) for result in results], [n / 25 for n in range(8)])
-        given = millrace.Trainer(net, **PLAIN, stages=1)
-        self.assertEqual(found, [r.loss for r in given.run(x[0] for x in reference.tensors(bytes_))])
-        looped = millrace.Trainer(network(), **PLAIN, stages=1, task="next-frame", source={**tables["source"], "loop": True})
+        given = plain().run(x[0] for x in reference.tensors(bytes_))
+        self.assertEqual([result.loss for result in results], [result.loss for result in given])
+        looped = plain(task="next-frame", source={**source, "loop": True})
         learned = [result.frame for result in itertools.islice(looped.run(), 16)]
         self.assertEqual(learned, [n for n in range(18) if n % 8 != 7])  # nothing follows the last of a pass
         with self.assertRaisesRegex(millrace.Error, "none.avi"):
-            list(millrace.Trainer(net, source={"uri": f"{self.folder}/none.avi"}, stages=1).run())
+            list(plain(source={"uri": f"{self.folder}/none.avi"}).run())
 
     def test_bad_input_is_one_line_with_the_programs_words(self):
         net, frames = network(), pictures(3)
@@ -299,8 +282,7 @@ sys.exit(7)
         frames = pictures(8)
         own = not_in_place(network())
         losses = expected(own, "gpipe", frames, [2], group=2)
-        trainer = millrace.Trainer(network(), schedule=mine, cut=[2], **PLAIN)
-        self.assertEqual([r.loss for r in trainer.run(frames)], losses)
+        self.assert_learns(millrace.Trainer(network(), schedule=mine, cut=[2], **PLAIN), frames, losses, own)
 
     def test_plans_are_the_programs(self):
         path = write_profile(self.folder, *(

@@ -19,13 +19,13 @@ from torch import nn
 
 import millrace
 import program
-from test_package import PLAIN, PackageTest, network, pictures
+from test_package import PLAIN, PackageTest, network, pictures, plain
 
 PATIENCE = 120  # seconds; only a hang takes them
 
 
 def trainer(**keys):
-    return millrace.Trainer(network(), **{**PLAIN, "schedule": "partime", "stages": 2, "cut": [2], **keys})
+    return plain(**{"schedule": "partime", "stages": 2, "cut": [2], **keys})
 
 
 class Stream(PackageTest):
@@ -125,7 +125,7 @@ class Stream(PackageTest):
         self.assertFalse(made._halting.alive, "one series after another needs no more memory")
 
     def test_targets_are_submitted_too(self):
-        one = trainer(schedule="sequential", stages=1, cut=[])
+        one = plain()
         for frame, told in zip(pictures(3), [pictures(1)[0], None, pictures(1)[0]]):
             one.submit(frame, told)
             result = one.poll(PATIENCE)
@@ -174,7 +174,7 @@ class Stream(PackageTest):
             if result.index == 20:
                 during = one.report()
         report = one.report()
-        self.assertEqual(set(of_program) - set(report), set())
+        self.assertLessEqual(set(of_program), set(report))
         self.assert_accounted(during["frames"])
         self.assertGreater(during["loss"]["mean"], 0)
         self.assertAlmostEqual(report["loss"]["mean"], numpy.mean(losses), places=6)
@@ -199,34 +199,15 @@ class Stream(PackageTest):
             frame[:, :, 8 * side:8 * side + 8] += 0.3
             yield frame, side
 
-    def assert_knows(self, taught):
-        frames = [(frame, side) for frame, side in self.frames(4, 2)]
-        hits = [int(result.prediction.argmax()) == side
-                for result, (_, side) in zip(taught.run((frame, None) for frame, _ in frames), frames)]
-        self.assertEqual(len(hits), len(frames))
-        self.assertGreaterEqual(sum(hits) / len(hits), 0.98)
-
-    def test_a_class_stays_while_another_is_seen(self):
-        net = nn.Sequential(nn.Conv2d(3, 4, 3, 2, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(192, 2))
-        before = net.state_dict()["0.weight"].clone()
-        taught = millrace.Trainer(net, loss="cross-entropy", schedule="pb", stages=2, cut=[2])
-        for _ in taught.run(self.frames(2, 1)):
-            pass
-        self.assertEqual(taught.report()["replay"]["kind"], "ridge")
-        for _ in taught.run((frame, side) for frame, side in self.frames(4, 3) if side == 0):
-            pass  # 60 more of one class
-        self.assert_knows(taught)
-        net.load_state_dict(taught.state_dict())
-        self.assertTrue(torch.equal(net.state_dict()["0.weight"], before), "features stay")
-
     def test_a_config_whose_labels_come_over_http(self):
         path = self.write({
             "task": {"kind": "label", "labels": "http", "classes": ["left", "right"], "loss": "cross-entropy"},
             "model": {"preset": "layers", "layer": [{"type": "flatten"}, {"type": "linear", "out": 2}]}, "pipeline": {"stages": 1}})
         taught = millrace.Trainer(path)
-        for _ in taught.run(self.frames(2, 1)):
-            pass
-        self.assert_knows(taught)
+        list(taught.run(self.frames(2, 1)))
+        frames, sides = zip(*self.frames(4, 2))
+        answers = [int(result.prediction.argmax()) for result in taught.run((frame, None) for frame in frames)]
+        self.assertGreaterEqual(numpy.mean(numpy.equal(answers, sides)), 0.98)
         with self.assertRaisesRegex(millrace.Error, "task.classes: 3 names for 2 classes"):
             next(iter(millrace.Trainer(path, classes=["a", "b", "c"]).run(self.frames(1, 1))))
 
@@ -252,7 +233,7 @@ class Stream(PackageTest):
 
     def test_fit_forgets_partial_fit_goes_on_and_a_clone_knows_nothing(self):
         frames = pictures(10)
-        one = millrace.Trainer(network(), stages=1, **{**PLAIN, "schedule": "sequential"})
+        one = plain()
         first = one.fit(frames).state_dict()
         more = one.partial_fit(frames, frames).state_dict()
         self.assertEqual([(first[name] == value).all().item() for name, value in more.items()], [False] * len(more))
@@ -261,12 +242,15 @@ class Stream(PackageTest):
         net.load_state_dict(first)
         for frame, predicted in zip(frames, again.predict(frames), strict=True):
             torch.testing.assert_close(predicted, net(frame[None])[0])
-        self.assert_same(again.state_dict(), net)
-        self.assertEqual(str(one), "Trainer(Sequential, schedule='sequential', stages=1, " + ", ".join(
-            f"{key}={value!r}" for key, value in PLAIN.items() if key != "schedule") + ")")
+        self.assert_same(again.state_dict(), net.state_dict())
+        keys = {"schedule": "sequential", **PLAIN, "stages": 1}
+        self.assertEqual(str(one), f"Trainer(Sequential, {', '.join(f'{key}={value!r}' for key, value in keys.items())})")
         fresh = one.clone({"lr": 0.2})
         torch.testing.assert_close(fresh.predict(frames[:1])[0], network()(frames[0][None])[0])
         self.assertIn("lr=0.2", repr(fresh))
+        named = plain(nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), task={"loss": "cross-entropy", "classes": ["a", "b"]})
+        features = pictures(8, shape=(4, 1, 1))
+        self.assertIn(named.fit(features, list("abababab")).predict(features[:1])[0], ("a", "b"))
 
     def test_frames_are_their_own_targets_however_they_come(self):
         frames = pictures(10)
@@ -283,7 +267,7 @@ class Stream(PackageTest):
     def test_learn_one_is_pytorchs_step(self):
         torch.manual_seed(3)
         net = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
-        one = millrace.Trainer(net, stages=1, task={"loss": "cross-entropy"}, **{**PLAIN, "schedule": "sequential"})
+        one = plain(net, task={"loss": "cross-entropy"})
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
         for n, frame in enumerate(pictures(20, shape=(4, 1, 1))):
             x = dict(zip("abcd", frame.flatten().tolist()))
@@ -294,23 +278,7 @@ class Stream(PackageTest):
             optimizer.zero_grad()
             nn.functional.cross_entropy(made, nn.functional.one_hot(torch.tensor([n % 3]), 3).float()).backward()
             optimizer.step()
-        self.assert_same(one.state_dict(), net)
-
-    def test_fit_teaches_the_names_of_classes(self):
-        one = millrace.Trainer(nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), stages=1,
-                               task={"loss": "cross-entropy", "classes": ["a", "b"]})
-        frames = pictures(8, shape=(4, 1, 1))
-        self.assertIn(one.fit(frames, list("abababab")).predict(frames[:1])[0], ("a", "b"))
-
-    def test_without_a_target_a_frame_is_its_own(self):
-        frames = pictures(10)
-        whole = millrace.Trainer(network(), stages=1, **{**PLAIN, "schedule": "sequential"})
-        list(whole.run(frames))
-        one = millrace.Trainer(network(), stages=1, **{**PLAIN, "schedule": "sequential"})
-        for frame in frames:
-            self.assertEqual(one.predict_one(frame).shape, frame.shape)
-            one.learn_one(frame)
-        self.assertEqual([v.tolist() for v in whole.state_dict().values()], [v.tolist() for v in one.state_dict().values()])
+        self.assert_same(one.state_dict(), net.state_dict())
 
     def test_minibatches_can_not_be_learned_one_by_one(self):
         with self.assertRaisesRegex(millrace.Error, "pipeline.schedule: learns from 4 frames at a time"):
