@@ -135,12 +135,10 @@ class RtspCamera(NetworkTest):
         self.assertIn("has no frame rate", outcome.err)
         self.assertIn("overload: train every: 1 -> ", outcome.err)
 
-    def test_inspect_tells_what_it_is(self):
+    def test_inspect_tells_what_it_is_and_that_a_stream_is_not_there(self):
         outcome = self.succeed("inspect", f"{self.uri}/ball")
         self.assertIn("64x48", outcome.out)
         self.assertIn("live       yes", outcome.out)
-
-    def test_a_stream_that_is_not_there(self):
         self.assert_not_there(f"{self.uri}/none")
 
     def test_streams_of_real_cameras(self):
@@ -155,7 +153,14 @@ class RtspCamera(NetworkTest):
             report, _ = self.learn_frames(80, Camera(self, f"launch={ball.replace(' ! ', ' num-buffers=60 ! ', 1) + coded}").uri + "/other")
             self.assertGreaterEqual(report["source"]["reconnects"], 1)
 
-    def wait_for_checkpoint(self, process, after=0.0):
+    def start(self, uri, **tables):
+        """A run that has trained frames of that source."""
+        config = self.write(program.small(uri, checkpoint={"dir": self.folder, "every": 5}, **tables))
+        process = self.ends(program.start("run", config, "--report", self.folder / "report.json"))
+        self.wait_for_checkpoint(process, after=time.time())
+        return process
+
+    def wait_for_checkpoint(self, process, after):
         """Weights were written after that time, so frames are trained."""
         file = self.folder / NEWEST
         self.wait_until(lambda: file.exists() and file.stat().st_mtime > after, "no frame is trained", process)
@@ -164,9 +169,7 @@ class RtspCamera(NetworkTest):
                   ("tcp", "ball", False, False), ("tcp", "ball", True, False))
     def test_killed_or_frozen_it_is_waited_for_and_back_with_another_size_learned_from(self, way, path, killed, back):
         camera = Camera(self, way)
-        config = self.write(program.small(f"{camera.uri}/{path}", checkpoint={"dir": self.folder, "every": 5}))
-        process = self.ends(program.start("run", config, "--report", self.folder / "report.json"))
-        self.wait_for_checkpoint(process, after=time.time())
+        process = self.start(f"{camera.uri}/{path}")
         camera.stop() if killed else camera.process.send_signal(signal.SIGSTOP)
         told = self.read_until(process, "source: away")
         self.assertNotIn("@", told)
@@ -181,19 +184,14 @@ class RtspCamera(NetworkTest):
         self.assertEqual((source["reconnects"] > 0, source["lost_upstream"] > 0, source["connected"]), (back,) * 3)
 
     def test_a_second_stream_that_is_away_is_told(self):
-        config = self.write(program.small("gst:videotestsrc is-live=true ! video/x-raw,width=64,height=48",
-                                          task={"kind": "stream", "stream": f"{self.uri}/ball"},
-                                          checkpoint={"dir": self.folder, "every": 5}))
-        process = self.ends(program.start("run", config, "--report", self.folder / "report.json"))
-        self.wait_for_checkpoint(process)
+        process = self.start("gst:videotestsrc is-live=true ! video/x-raw,width=64,height=48",
+                             task={"kind": "stream", "stream": f"{self.uri}/ball"})
         self.camera.stop()
         self.assertIn("no targets come", self.read_until(process, "task.stream: away"))
         self.stop(process)
 
     def test_without_reconnecting_a_break_ends_the_run(self):
-        config = self.write(program.small(f"{self.uri}/ball", source={"reconnect": False}, checkpoint={"dir": self.folder, "every": 5}))
-        process = self.ends(program.start("run", config, "--report", self.folder / "report.json"))
-        self.wait_for_checkpoint(process)
+        process = self.start(f"{self.uri}/ball", source={"reconnect": False})
         self.camera.stop()
         process.communicate(timeout=120)
         self.assertIn(process.returncode, (program.DONE, program.FAILED))

@@ -13,7 +13,6 @@ from keeping import NEWEST, KeepingTest, figure
 from servers import Page, needs_rtsp, serve
 
 TOKEN = "a-long-enough-token"
-SHAPES = program.sets("source.uri=synth:shapes")
 
 
 class Serve(KeepingTest):
@@ -107,16 +106,6 @@ class Serve(KeepingTest):
         self.assertIn(str(self.kept), told[0])
         self.assertEqual(told[1], "checkpoint: written again")
 
-    def test_nobody_is_served_without_the_token(self):
-        file = self.folder / "token"
-        file.write_text(TOKEN + "\n")
-        for options in (("--token", TOKEN), ("--token-file", file)):
-            with self.subTest(options=options):
-                process = self.start(*options)
-                self.assertEqual(self.page.request("state")[0], 401)
-                self.assertIn("frames", Page(self.page.url, TOKEN).state())
-                self.stop(process)
-
     def test_a_picture_that_never_comes_is_told_and_costs_nothing(self):
         uri = program.write_frames(self.folder / "frames", program.random_frames(seed=1, count=50))
         os.mkfifo(self.folder / "frames" / "00050.png")  # as on a share that hangs
@@ -131,8 +120,10 @@ class Serve(KeepingTest):
 
     @needs_rtsp
     def test_connections_without_the_password_leave_descriptors_to_save_with(self):
-        process = self.start("--token", TOKEN, checkpoint={"every": 20, "dir": self.kept},
+        (token := self.folder / "token").write_text(TOKEN + "\n")
+        process = self.start("--token-file", token, checkpoint={"every": 20, "dir": self.kept},
                              output={"video": "rtsp://eve:password@127.0.0.1:0/live", "weights": self.weights})
+        self.assertEqual(self.page.request("state")[0], 401)
         video = urllib.parse.urlsplit(self.read_until(process, "video: "))
         self.wait_for_more(process)
         resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (128, 128))
@@ -154,12 +145,11 @@ class Serve(KeepingTest):
             one.close()
 
     def test_a_token_that_is_missing_or_too_short_is_refused(self):
-        file = self.folder / "token"
-        for text in (None, "\n", "too-short"):
-            if text is not None:
-                file.write_text(text)
-            self.assert_refused(program.BAD_USAGE, program.call("run", "--serve", "--token-file", file, *SHAPES), "--token-file", file,
-                                "No such file" if text is None else "token")
-        os.mkfifo(self.folder / "pipe")  # that nobody writes
-        self.assert_refused(program.BAD_USAGE, program.call("run", "--serve", "--token-file", self.folder / "pipe", *SHAPES), "holds no token")
-        self.assert_refused(program.BAD_USAGE, program.call("run", "--serve", "0.0.0.0:0", *SHAPES), "--serve", "token")
+        none, empty, short, pipe = (self.folder / name for name in ("none", "empty", "short", "pipe"))
+        empty.write_text("\n")
+        short.write_text("too-short")
+        os.mkfifo(pipe)  # that nobody writes
+        cases = [(("--token-file", file), "--token-file", file, part) for file, part in (
+            (none, "No such file"), (empty, "token"), (short, "token"), (pipe, "holds no token"))]
+        self.assert_each_refused((("run", "--serve", *words, "--set", "source.uri=synth:shapes"), *parts)
+                                 for words, *parts in (*cases, (("0.0.0.0:0",), "--serve", "token")))
