@@ -143,10 +143,13 @@ class Values(program.CliTest):
         self.assert_shown(outcome, DEFAULTS)
 
     def test_good_values_in_a_file_and_by_set(self):
-        for words in ((self.write(OTHERS),), program.settings(OTHERS)):
-            outcome = self.succeed("check", *words)
-            self.assert_shown(outcome, OTHERS)
-        self.assert_checks_alike(outcome)
+        layers = {"model": {"preset": "layers", "layer": [
+            {"type": "conv", "out": 4, "kernel": 3}, {"type": "leaky-relu", "slope": 0.25}, {"type": "conv", "out": 3, "kernel": 1}]}}
+        for tables in (OTHERS, layers):
+            for words in ((self.write(tables),), program.settings(tables)):
+                outcome = self.succeed("check", *words)
+                self.assert_shown(outcome, tables)
+            self.assert_checks_alike(outcome)
 
     def assert_shown(self, outcome, tables):
         shown = tomllib.loads(outcome.out)  # what would run are comments
@@ -183,14 +186,6 @@ class Values(program.CliTest):
                         self.assertEqual(part in outcome.out, expected, part)
         for kind in ("next-frame", "autoencode"):
             self.assert_checks_alike(program.call("check", "--set", f"task.kind={kind}"))
-
-    def test_layers_can_be_checked_again(self):
-        layers = [{"type": "conv", "out": 4, "kernel": 3}, {"type": "leaky-relu", "slope": 0.25},
-                  {"type": "conv", "out": 3, "kernel": 1}, {"type": "sigmoid"}]
-        first = self.succeed("check", program.write_toml(self.folder / "layers.toml", {
-            "model": {"preset": "layers", "layer": layers}}))
-        self.assertEqual(tomllib.loads(first.out)["model"]["layer"], layers)
-        self.assert_checks_alike(first)
 
     def test_where_alerts_cannot_go(self):
         bad = [("novelty.webhook", "https://u:secret@host/", "http://"), ("novelty.webhook", "host", "http://[USER:PASSWORD@]HOST"),
@@ -302,15 +297,6 @@ class Mistakes(program.CliTest):
             outcome = program.call("run", f"--frames={frames}")
             self.assert_refused(program.BAD_USAGE, outcome, "--frames")
             self.assertLess(len(outcome.err), 200, "a range of 300 digits helps nobody")
-
-    def test_help_and_version(self):
-        commands = ("run", "check", "inspect")
-        for words in (["--version"], ["--help"], *([command, "--help"] for command in commands)):
-            outcome = self.succeed(*words)
-            self.assertNotEqual(outcome.out, "")
-            self.assertEqual(outcome.err, "")
-        for command in commands:
-            self.assertIn(f"\n  {command} ", program.call("--help").out)
 
 
 # Sets bash's variables before completion, and prints its answer.

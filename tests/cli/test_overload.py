@@ -35,11 +35,6 @@ class Overload(program.CliTest):
         self.assertTrue(report["overload"]["late"])
         self.assertEqual(report["overload"]["predicted_only"], 0)
 
-    def test_next_frames_are_learned_from_a_stream_however_fast(self):
-        source = {"uri": "synth:shapes", "pace": "live", "fps": 1000.0, "width": 320, "height": 240}
-        report, _ = self.learn({"source": source, "task": {"kind": "next-frame"}}, "--frames", 10)
-        self.assertGreaterEqual(report["frames"]["trained"], 10)
-
     @program.each(("partime", 1), ("pipedream", 1), ("1f1b", 4))
     def test_skip_predicts_every_frame_and_trains_on_some(self, schedule, samples):
         report, outcome = self.run_with("skip", pipeline={"schedule": schedule})

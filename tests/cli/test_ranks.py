@@ -145,7 +145,6 @@ class Ranks(RanksTest):
         state["2.weight"][:, 2:] *= numpy.float32(3e38)
         save_file(state, self.folder / "begin.safetensors")
         tables = self.config(schedule="sequential", stages=1, cut=(), capture="graph")
-        del tables["pipeline"]["cut"]
         layers = [{"type": "conv", "out": 4, "kernel": 3}, {"type": "relu"}, {"type": "conv", "out": 3, "kernel": 3}]
         tables["model"] = {"preset": "layers", "layer": layers, "weights": str(self.folder / "begin.safetensors")}
         expected, _, alone = self.run_over(1, tables, "alone")

@@ -55,18 +55,14 @@ class Reports(program.CliTest):
             self.assertEqual(isinstance(value, bool), kind is FLAG, path)  # Python's bool is an int too
 
     def assert_consistent(self, report):
-        timing, realtime, latency = report["timing_ms"], report["realtime"], report["latency_ms"]
+        """How the figures are measured: tests/engine/monitor."""
+        timing, realtime = report["timing_ms"], report["realtime"]
         total = sum(timing["stage"])
-        self.assertTrue(math.isclose(timing["T"], total, rel_tol=1e-6), timing)
-        self.assertTrue(math.isclose(timing["T_over_N"], total / report["stages"], rel_tol=1e-6), timing)
+        for figure, expected in ((timing["T"], total), (timing["T_over_N"], total / report["stages"]),
+                                 (timing["speedup_K"], total / timing["step_p50"]), (realtime["budget_ms"], 1000 / realtime["F"])):
+            self.assertTrue(math.isclose(figure, expected, rel_tol=1e-6), report)
         self.assertGreaterEqual(timing["bottleneck"], max(timing["stage"]) * 0.9)  # both are medians
-        self.assertTrue(math.isclose(timing["speedup_K"] * timing["step_p50"], total, rel_tol=1e-6), timing)
-        self.assertLessEqual(timing["step_p50"], timing["step_p99"])
-        self.assertLessEqual(latency["p50"], latency["p99"])
-        self.assertLessEqual(latency["p99"], latency["max"] * 1.05)  # quantiles come from a histogram
-        if realtime["F"] > 0:
-            self.assertTrue(math.isclose(realtime["budget_ms"], 1000 / realtime["F"], rel_tol=1e-6), realtime)
-            self.assertEqual(realtime["holds"], timing["bottleneck"] <= realtime["budget_ms"], (timing, realtime))
+        self.assertEqual(realtime["holds"], timing["bottleneck"] <= realtime["budget_ms"], (timing, realtime))
         self.assertGreater(min(timing["stage"]), 0)
 
     def test_dead_units_are_counted_and_reported(self):

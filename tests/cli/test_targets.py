@@ -287,27 +287,15 @@ class Targets(reference.ReferenceTest):
         self.assertEqual(done.returncode, 0, done.stderr[-2000:])
         return done.stderr
 
-    def test_people_tell_classes_over_standard_input(self):
-        report = self.folder / "report.json"
-        said = self.told_on_standard_input("--report", report, input='nonsense\n{"class": "night"}\n')
-        self.assertIn("a label is JSON", said)
-        self.assertEqual(self.report()["frames"]["trained"], 20)
-
-    def test_a_flood_of_wrong_labels_is_told_of_in_few_lines_and_the_last_counts_without_its_end(self):
-        said = self.told_on_standard_input(input='{"class": "dusk"}\n' * 20000 + '{"class": "night"}')
-        self.assertIn('unknown class "dusk"', said)
+    @program.each(("nonsense\n", "a label is JSON"), ('{"class": "dusk"}\n' * 20000, 'unknown class "dusk"'))
+    def test_people_tell_classes_over_standard_input_and_a_flood_of_wrong_ones_is_told_of_in_few_lines(self, wrong, told):
+        said = self.told_on_standard_input(input=wrong + '{"class": "night"}')  # which counts without its end
+        self.assertIn(told, said)
         self.assertLess(len(said.splitlines()), 40)
 
     def test_standard_input_without_end_does_not_keep_a_run_from_ending(self):
         with open("/dev/zero") as endless:
             self.told_on_standard_input("--set", "source.uri=synth:shapes?frames=10", stdin=endless)
-
-    def test_labels_of_frames_that_never_come_are_told_of(self):
-        (self.folder / "labels.csv").write_text("frame,class\n0,a\n1,b\n7,a\n9,b\n")
-        tables = self.config(program.random_frames(1, 4), VECTOR, kind="label", labels=self.folder / "labels.csv")
-        outcome = self.succeed("run", self.write(program.bare(tables)))
-        self.assertIn("2 labels are for frames beyond the end, up to 9; the run received 4", outcome.err)
-        self.assertIn("learned   not judged yet: there is nothing to compare with\n", outcome.out)
 
     def test_a_stream_of_targets_that_ended_early_leaves_no_verdict(self):
         report, _ = self.reported("run", "--frames", 60, *program.settings({

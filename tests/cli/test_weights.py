@@ -69,13 +69,11 @@ class BadWeights(program.CliTest):
         save_file(self.good, self.weights)
 
     def outcome(self):
-        config = self.folder / "config.toml"
-        config.write_text('[source]\nuri = "file:///is/not/there"\n[model]\npreset = "partime-cnn"\nlayers = 4\nfeatures = 4\nkernel = 3\n'
-                          f'  weights = "{self.weights}"\n')
-        return program.call("run", "--quiet", config)
+        model = {"preset": "partime-cnn", **SMALL, "weights": self.weights}
+        return program.call("run", "--quiet", self.write({"source": {"uri": "file:///is/not/there"}, "model": model}))
 
     def refused(self, *parts):
-        self.assert_refused(program.BAD_USAGE, self.outcome(), f"{self.folder}/config.toml:8:3: ", *parts)
+        self.assert_refused(program.BAD_USAGE, self.outcome(), f"{self.folder}/config.toml:8:1: ", *parts)
 
     def test_good_weights_get_as_far_as_the_source(self):
         # Otherwise the refusals below would say nothing about the order.

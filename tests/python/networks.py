@@ -126,17 +126,6 @@ class Asks(nn.Module):
         return torch.relu(y)
 
 
-class Shares(nn.Module):
-    """One convolution, used twice."""
-
-    def __init__(self):
-        super().__init__()
-        self.conv = nn.Conv2d(3, 3, 3, padding=1)
-
-    def forward(self, x):
-        return self.conv(self.conv(x))
-
-
 class Tied(nn.Module):
     """Two convolutions with one weight; their pictures are normalised by buffers, before and after."""
 

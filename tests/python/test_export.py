@@ -94,15 +94,9 @@ class Checkpointed(nn.Module):
         return torch.utils.checkpoint.checkpoint(self.inner, *x, use_reentrant=False) + 1
 
 
-def hooked():
+def hooked(register):
     net = nn.Conv2d(3, 3, 1)
-    net.weight.register_hook(lambda gradient: 0 * gradient)
-    return net
-
-
-def hooked_later():
-    net = nn.Conv2d(3, 3, 1)
-    net.bias.register_post_accumulate_grad_hook(lambda bias: None)
+    register(net)
     return net
 
 
@@ -273,7 +267,7 @@ class Export(PackageTest):
         self.assertTrue(torch.equal(after[0], first))
         self.assertFalse(torch.equal(after[1], last))
 
-    @program.each((networks.Shares, 1), (networks.Tied, 2), (networks.Rows, 1))
+    @program.each((lambda: Of(lambda x, conv: conv(conv(x)), nn.Conv2d(3, 3, 3, padding=1)), 1), (networks.Tied, 2), (networks.Rows, 1))
     def test_what_shares_parameters_or_loops_learns_as_in_pytorch(self, kind, parts):
         own, frames = made(kind), pictures(8)
         losses = loop(own, zip(frames, frames), of_picture)
@@ -320,11 +314,11 @@ class Export(PackageTest):
                  "works in place": lambda: Of(lambda x, change, last: [change(x), last(x)][1],
                                               nn.Hardtanh(0.2, 0.3, inplace=True), nn.Conv2d(3, 3, 1)),
                  "asks for a tensor's values": lambda: nn.Sequential(Of(lambda x: x + max(x.detach().flatten().tolist()))),
-                 "bias has a hook": hooked_later,
+                 "bias has a hook": lambda: hooked(lambda net: net.bias.register_post_accumulate_grad_hook(lambda bias: None)),
                  "does it use .data": lambda: nn.Sequential(nn.Conv2d(3, 3, 1), Of(lambda x: x.data)),
                  "modules_.0.weight has another gradient": lambda: Of(lambda x, first, last: last(torch.no_grad()(first)(x)),
                                                              nn.Conv2d(3, 3, 1), nn.Conv2d(3, 3, 1)),
-                 "weight has a hook": hooked}
+                 "weight has a hook": lambda: hooked(lambda net: net.weight.register_hook(lambda gradient: 0 * gradient))}
         self.assert_errors({words: lambda kind=kind: millrace.export(made(kind))
                                   for words, kind in cases.items()})
         frozen = millrace.Trainer(made(networks.ResNet), freeze=["layer9.*"], stages=1, loss="cross-entropy")
