@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -265,6 +266,13 @@ class CliTest(unittest.TestCase):
         """Any command at work, its output in pipes."""
         return self.ends(subprocess.Popen(list(map(str, command)), env=env, text=True, stdin=subprocess.DEVNULL,
                                           stdout=subprocess.PIPE, stderr=stderr))
+
+    def service(self, watchdog_us):
+        """(the socket at which a service manager hears, the environment that tells a run of it)"""
+        heard = self.enterContext(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+        heard.bind(str(self.folder / "notify"))
+        heard.settimeout(60)
+        return heard, {"NOTIFY_SOCKET": str(self.folder / "notify"), "WATCHDOG_USEC": str(watchdog_us)}
 
     def start_run(self, config, *options):
         """`millrace run` on an endless source, after its first progress line."""

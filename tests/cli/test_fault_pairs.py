@@ -1,5 +1,6 @@
 """Two faults at once, of disk, memory or time: the run ends with what it may end with, and every file is whole."""
 
+import contextlib
 import itertools
 import os
 import random
@@ -81,42 +82,19 @@ class FaultPairs(FaultTest):
 class PairsFromOutside(CameraRun, KeepingTest):
     """A camera over RTSP, the page, checkpoints and a log; two things happen at the same time, and it goes on."""
 
-    def stand_still(self):
-        self.process.send_signal(signal.SIGSTOP)
-        time.sleep(1.2)
-        self.process.send_signal(signal.SIGCONT)
-
-    def lose_descriptors(self):
-        resource.prlimit(self.process.pid, resource.RLIMIT_NOFILE, (40, 4096))
-        time.sleep(0.3)
-        resource.prlimit(self.process.pid, resource.RLIMIT_NOFILE, (4096, 4096))
-
-    def reach_the_limit_of_files(self):
-        for limit in (3000, 1 << 40):
-            resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (limit, 1 << 40))
-            time.sleep(0.6)
+    def limit(self, what, number):
+        resource.prlimit(self.process.pid, what, (number, 1 << 40 if what == resource.RLIMIT_FSIZE else 4096))
 
     def lose_the_camera(self):
         self.camera.stop()
         time.sleep(0.8)
         self.camera = Camera(self, "rate=50", port=self.camera.port)
 
-    def freeze_the_camera(self):
-        self.camera.process.send_signal(signal.SIGSTOP)
-        time.sleep(1)
-        self.camera.process.send_signal(signal.SIGCONT)
-
-    def lose_the_disk(self):
-        self.break_disk()
-        time.sleep(0.7)
-        self.mend_disk()
-
-    def read_the_config_again(self):
+    def reload(self, text=""):
+        """Its config again, or this text."""
         self.write(self.tables_there)
-        self.process.send_signal(signal.SIGHUP)
-
-    def break_the_config(self):
-        (self.folder / "config.toml").write_text("[")
+        if text:
+            (self.folder / "config.toml").write_text(text)
         self.process.send_signal(signal.SIGHUP)
 
     def crowd_the_page(self):
@@ -125,16 +103,21 @@ class PairsFromOutside(CameraRun, KeepingTest):
             self.addCleanup(one.close)
             one.sendall(b"GET / HT")
 
-    def raise_the_rate(self):
-        self.page.ask(learning_rate=100.0)
-
-    def pause_and_resume(self):
-        self.page.ask(action="pause")
-        time.sleep(0.5)
-        self.page.ask(action="resume")
-
-    HAPPEN = (stand_still, lose_descriptors, reach_the_limit_of_files, lose_the_camera, freeze_the_camera, lose_the_disk,
-              read_the_config_again, break_the_config, crowd_the_page, raise_the_rate, pause_and_resume)
+    # What happens; for some, after how many seconds what else does.
+    HAPPEN = {
+        "stand still": (lambda self: self.process.send_signal(signal.SIGSTOP), 1.2,
+                        lambda self: self.process.send_signal(signal.SIGCONT)),
+        "lose descriptors": (lambda self: self.limit(resource.RLIMIT_NOFILE, 40), 0.3,
+                             lambda self: self.limit(resource.RLIMIT_NOFILE, 4096)),
+        "reach the limit of files": (lambda self: self.limit(resource.RLIMIT_FSIZE, 3000), 0.6,
+                                     lambda self: self.limit(resource.RLIMIT_FSIZE, 1 << 40)),
+        "lose the camera": (lose_the_camera,),
+        "freeze the camera": (lambda self: self.camera.process.send_signal(signal.SIGSTOP), 1,
+                              lambda self: self.camera.process.send_signal(signal.SIGCONT)),
+        "lose the disk": (KeepingTest.break_disk, 0.7, KeepingTest.mend_disk),
+        "read the config again": (reload,), "break the config": (lambda self: self.reload("["),), "crowd the page": (crowd_the_page,),
+        "raise the rate": (lambda self: self.page.ask(learning_rate=100.0),),
+        "pause and resume": (lambda self: self.page.ask(action="pause"), 0.5, lambda self: self.page.ask(action="resume"))}
 
     def begin_some_frames(self):
         self.camera = Camera(self, "rate=50")
@@ -148,7 +131,7 @@ class PairsFromOutside(CameraRun, KeepingTest):
     def test_two_things_happen_at_once(self):
         pairs = list(itertools.combinations(self.HAPPEN, 2))
         for pair in pairs if program.LONG else random.Random(5).sample(pairs, 2):
-            with self.subTest([happens.__name__ for happens in pair]), ThreadPoolExecutor(2) as pool:
+            with self.subTest(pair), ThreadPoolExecutor(2) as pool:
                 self.begin_some_frames()
                 list(pool.map(self.try_to, pair))
                 learned = self.learned()
@@ -156,14 +139,13 @@ class PairsFromOutside(CameraRun, KeepingTest):
                 self.process.send_signal(signal.SIGTERM)
                 code = self.process.wait(timeout=60)
                 # The log that was cut by the limit is a failure, and the only one.
-                self.assertIn(code, (program.DONE, program.FAILED) if self.reach_the_limit_of_files.__func__ in pair else (program.DONE,))
+                self.assertIn(code, (program.DONE, program.FAILED) if "reach the limit of files" in pair else (program.DONE,))
                 self.assert_saved()
                 self.camera.stop()
-        figure("two things at once, from outside", f"{len(pairs)} pairs of {', '.join(one.__name__.replace('_', ' ') for one in self.HAPPEN)}: "
+        figure("two things at once, from outside", f"{len(pairs)} pairs of {', '.join(self.HAPPEN)}: "
                "each run continues, shuts down cleanly, and everything is saved")
 
-    def try_to(self, happens):
-        try:
-            happens(self)
-        except OSError:
-            pass  # the page has no place, as what else happens took the last descriptor
+    def try_to(self, happen):
+        for step in self.HAPPEN[happen]:
+            with contextlib.suppress(OSError):  # the page has no place, as what else happens took the last descriptor
+                step(self) if callable(step) else time.sleep(step)

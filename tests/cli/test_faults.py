@@ -8,7 +8,6 @@ import random
 import select
 import shutil
 import signal
-import socket
 import subprocess
 import time
 import unittest
@@ -197,12 +196,10 @@ class Wedge(KeepingTest):
 
     @unittest.skipUnless(program.LONG, "takes half a minute")
     def test_a_wedged_stage_costs_at_most_an_interval(self):
-        notify = self.enterContext(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
-        notify.bind(str(self.folder / "notify"))
+        notify, environment = self.service(2_000_000)
         config = self.write(self.tables(output={"weights": "", "report": ""}))
         began = time.monotonic()
-        process = self.ends(program.start("run", config, "--quiet", env={
-            "NOTIFY_SOCKET": str(self.folder / "notify"), "WATCHDOG_USEC": "2000000"}))
+        process = self.ends(program.start("run", config, "--quiet", env=environment))
         self.wait_until((self.kept / NEWEST).exists, "no checkpoint is written", process)
         worker = self.stop_a_worker(process.pid)
         while notify.recv(4096) and select.select([notify], [], [], 3)[0]:

@@ -166,27 +166,15 @@ class Loading(program.CliTest):
 class Service(program.CliTest):
     """Under systemd: READY, WATCHDOG and STOPPING arrive, with what was trained."""
 
-    def setUp(self):
-        super().setUp()
-        self.socket = self.enterContext(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
-        self.socket.bind(str(self.folder / "notify"))
-        self.socket.settimeout(60)
-
-    def hear(self):
-        """The next message's lines, as a dict."""
-        return dict(line.split("=", 1) for line in self.socket.recv(4096).decode().splitlines())
-
     def test_systemd_hears_of_trained_frames_until_the_end(self):
         config = self.write(program.bare(program.small(source={"pace": "live", "fps": 50})))
+        heard, environment = self.service(1_000_000)
         for frames in (0, 100):  # until it asks for the end, or unasked
-            process = self.ends(program.start("run", config, "--quiet", "--frames", frames, env={
-                "NOTIFY_SOCKET": str(self.folder / "notify"), "WATCHDOG_USEC": "1000000"}))
-            self.assertEqual(self.hear()["READY"], "1")
-            message = self.hear()
-            self.assertEqual(message["WATCHDOG"], "1")
-            self.assertRegex(message["STATUS"], r"^frame \d+ .* fps")
+            process = self.ends(program.start("run", config, "--quiet", "--frames", frames, env=environment))
+            self.assertIn(b"READY=1", heard.recv(4096))
+            self.assertRegex(heard.recv(4096), rb"(?s)^(?=.*WATCHDOG=1\b).*STATUS=frame \d+ .* fps")
             if not frames:
                 process.send_signal(signal.SIGTERM)
-            while "STOPPING" not in (message := self.hear()):
-                self.assertIn("WATCHDOG", message)
+            while b"STOPPING" not in (message := heard.recv(4096)):
+                self.assertIn(b"WATCHDOG", message)
             self.finish(process)

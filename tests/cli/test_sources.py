@@ -1,7 +1,6 @@
 """Sources that cannot be opened, that break off, or that are not as the config expects."""
 
 import os
-import subprocess
 import unittest
 
 from safetensors.torch import load_file
@@ -39,14 +38,6 @@ class Sources(program.CliTest):
         if data is not None:
             (self.folder / name).write_bytes(data)
         self.assert_refused(program.NO_SOURCE, program.call("run", self.folder / name, "--frames", "3"), part)
-
-    def test_a_recording_of_varying_rate_is_timed_by_its_stamps(self):
-        file = self.folder / "varying.mp4"
-        subprocess.run(["ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc=s=64x48:r=10", "-frames:v", "30", "-r", "1000",
-                        "-fps_mode", "passthrough", "-enc_time_base", "1/1000", file], check=True)
-        report, outcome = self.learn(program.small(str(file)), trained=30)
-        self.assertEqual((report["realtime"]["F"], report["realtime"]["F_estimated"]), (10, True))
-        self.assertIn("has no frame rate; using F = 10", outcome.err)
 
     def test_a_region_outside_the_picture(self):
         uri = self.frames("frames", 1, 2)

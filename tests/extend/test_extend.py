@@ -2,7 +2,6 @@
 
 import pathlib
 import re
-import shutil
 import subprocess
 import tempfile
 import unittest
@@ -169,12 +168,9 @@ class Extend(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.scratch = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix="millrace-extend-")))
-        names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True,
-                               check=True).stdout.decode().split("\0")
-        for name in filter(None, names):
-            if (ROOT / name).is_file():
-                (cls.scratch / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(ROOT / name, cls.scratch / name)
+        # Files that were deleted since the last commit are not there to be copied.
+        subprocess.run(["sh", "-c", 'git ls-files -co --exclude-standard -z | xargs -0 cp -p --parents -t "$0"', cls.scratch],
+                       cwd=ROOT, stderr=subprocess.DEVNULL)
         (cls.scratch / ".venv").symlink_to(ROOT / ".venv")
         for edits in ADDITIONS.values():
             for path, edit in edits:
