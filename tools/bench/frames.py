@@ -15,9 +15,8 @@ def ingest(machine, options):
     arms = {f"{kind} {width}x{height}": partial(machine.ingest, width=width, height=height, channels=channels)
             for kind, channels in (("rgb", 3), ("grey", 1)) for width, height in ((640, 480), (1280, 720), (1920, 1080))}
     arms |= {f"hop {name}": partial(machine.hop, pause_us=pause) for name, pause in (("at once", 0), ("every ms", 1000))}
-    taken = in_turns(list(arms.values()), options.rounds, lambda ask, _: ask(seconds=options.seconds))
     results = []
-    for name, figures in zip(arms, taken):
+    for name, figures in in_turns(list(arms), options.rounds, lambda name, _: arms[name](seconds=options.seconds)):
         ours, *others = figures
         results.append({"arm": name, **medians(figures),
                         **{f"over_{other[:-3]}": median_ratio(figures[ours], figures[other]) for other in others}})

@@ -161,8 +161,8 @@ def one_by_one(text, jobs):
 
 
 def in_turns(arms, rounds, turn):
-    """Calls turn(arm, round) for each arm in each round; every round begins with another arm. Returns a dict of lists of
-    figures per arm."""
+    """Calls turn(arm, round) for each arm in each round; every round begins with another arm. Returns (arm, its figures as a
+    dict of lists) of each."""
     figures = [{} for _ in arms]
     for number in range(rounds):
         for done in range(len(arms)):
@@ -171,7 +171,7 @@ def in_turns(arms, rounds, turn):
             for name, value in turn(arms[place], number).items():
                 figures[place].setdefault(name, []).append(value)
     progress("")
-    return figures
+    return list(zip(arms, figures))
 
 
 def median(values):

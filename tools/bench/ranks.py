@@ -141,7 +141,7 @@ def ranks(machine, options):
     bench, rounds = Bench(machine, options), 1 if options.quick else options.rounds
     arms, others = bench.arms(), OtherLoad(machine)
     rows = []
-    for arm, figures in zip(arms, in_turns(arms, rounds, bench.turn)):
+    for arm, figures in in_turns(arms, rounds, bench.turn):
         row = {key: arm[key] for key in ("arm", "kind", "schedule", "place", "size", "ranks")}
         if arm["arm"] in bench.bytes:
             row["bytes"] = bench.bytes[arm["arm"]]

@@ -32,8 +32,7 @@ def replay_turn(machine, kind, number, frames, stages):
 def replay(machine, options):
     frames, stages = options.frames or 800, options.stages or 2
     kinds = ["none", "recent", "reservoir", "hard"]
-    taken = in_turns(kinds, options.rounds, lambda kind, number: replay_turn(machine, kind, number, frames, stages))
-    figures = dict(zip(kinds, taken))
+    figures = dict(in_turns(kinds, options.rounds, lambda kind, number: replay_turn(machine, kind, number, frames, stages)))
     arms = []
     for kind, found in figures.items():
         curves, none = found.pop("curve"), figures["none"]

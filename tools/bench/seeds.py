@@ -36,7 +36,7 @@ def seeds(machine, options):
     taken = in_turns(arms, rounds, turn)
     load = others.cores()
     results = []
-    for arm, figures in zip(arms, taken):
+    for arm, figures in taken:
         schedule, m = arm["schedule"], arm["microbatches"]
         held = machine.memory(arm={**arm, "capture": "eager"})
         row = {"arm": schedule + (f", m = {m}" if m > 1 else ""), "schedule": schedule, "workers": workers,

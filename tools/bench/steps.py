@@ -45,13 +45,13 @@ def framerate(machine, options):
         return {**figures, "fps": 1e3 / figures["step_ms"], "peak": peak}
 
     taken = in_turns([*arms, *modes], options.rounds, turn)
-    ours, peers = list(zip(arms, taken)), list(zip(modes, taken[len(arms):]))
+    ours, peers = taken[:len(arms)], taken[len(arms):]
     results = {"memory_format": options.memory_format, "arms": [], "threads": most}
     for arm, figures in ours:
         threads = arm.get("threads", [1])[0]
-        if arm["stages"] == 1 and threads == 1:
-            alone = median(figures["fps"])
         fps = median(figures["fps"])
+        if arm["stages"] == 1 and threads == 1:
+            alone = fps
         name = f"{arm['network']} {arm['size']} x{arm['stages']}" + (f"x{threads}" if threads > 1 else "")
         results["arms"].append(
             {"arm": name + (f" {arm['capture']}" if arm["capture"] != "auto" else ""), "network": arm["network"],
@@ -128,7 +128,7 @@ def prediction(machine, options):
                 "others_cores": max(beside, meanwhile)}
 
     results = []
-    for arm, figures in zip(arms, in_turns(arms, options.rounds, turn)):
+    for arm, figures in in_turns(arms, options.rounds, turn):
         workers = machine.describe(arm=arm)["workers"]
         results.append({"arm": f"{arm['network']} {arm['size']} {arm['schedule']} x{workers}", "network": arm["network"],
                         "size": arm["size"], "schedule": arm["schedule"], "workers": workers, "stages": arm["stages"],
