@@ -177,6 +177,7 @@ class Values(program.CliTest):
                 (["source.fit=crop"], ["128x96 lose their edges"], []), (["source.fit=pad"], ["128x96 get black bars"], []),
                 (["novelty.webhook=http://u:hunter2@h/x?token=hunter2", "output.video=rtsp://u:hunter2@127.0.0.1:1/x"],
                  ["h/x", "127.0.0.1:1/x"], ["hunter2"]),
+                (["model.norm=instance", "model.activation=leaky-relu", "task.kind=autoencode"], [], []),
                 (["source.uri=images:/a b/%05d.png?x=1"], ["\nuri = 'images:/a b/%05d.png?x=1'\n"], [])):  # a bare word
             with self.subTest(settings):
                 outcome = self.succeed("check", *program.sets(*settings))
@@ -186,29 +187,6 @@ class Values(program.CliTest):
                         self.assertEqual(part in outcome.out, expected, part)
         for kind in ("next-frame", "autoencode"):
             self.assert_checks_alike(program.call("check", "--set", f"task.kind={kind}"))
-
-    def test_where_alerts_cannot_go(self):
-        bad = [("novelty.webhook", "https://u:secret@host/", "http://"), ("novelty.webhook", "host", "http://[USER:PASSWORD@]HOST"),
-               ("novelty.webhook", "http://[::1", "no host"), ("novelty.webhook", "http://h:0", "65535"),
-               ("novelty.mqtt", "localhost", "mqtt://[USER:PASSWORD@]HOST[:PORT]"), ("novelty.mqtt", "http://host", "mqtt"),
-               ("novelty.mqtt", "mqtt://host:x", "mqtt"), ("mqtt.broker", "u:secret@h", "mqtt://"), ("mqtt.topic_prefix", "", "")]
-        bad += [(key, topic, "without + and #") for key in ("novelty.topic", "mqtt.topic_prefix", "mqtt.discovery_prefix")
-                for topic in ("a/+/b", "a/#", "$SYS/x")]
-        self.assert_each_refused((("check", "--set", f"{key}={value}"), key, part) for key, value, part in bad)
-
-    def test_a_key_of_another_preset_is_refused(self):
-        for setting in ("model.norm=instance", "model.activation=leaky-relu"):
-            command = ("check", "--set", setting)
-            self.assert_each_refused([(command, setting.split("=")[0],
-                                       "applies only to partime-cnn; the preset is residual-cnn")])
-            self.succeed(*command, "--set", "task.kind=autoencode")
-
-    def test_a_source_that_cannot_be_is_refused_before_it_is_opened(self):
-        self.assert_each_refused(
-            (("check", "--set", f"{key}={uri}", *more), key, part)
-            for uri, part in (("rtps://host/x", "rtsp"), ("ftp://host/x", "synth"), ("synth:nosuch", "synth:shapes"), ("synth:shapes?scenes=-1", "scenes"),
-                              ("images:%s%s%n/%d.png", "folder"), ("rtsp://[::1", "no host"), ("http://h:99999/x", "65535"))
-            for key, *more in (["source.uri"], ["task.stream", "--set", "task.kind=stream"]))
 
     def test_a_default_source_is_said_to_be_one(self):
         self.assertIn("vtest.avi, the default, since none is set\n", program.call("check").out)
@@ -248,24 +226,68 @@ class Mistakes(program.CliTest):
                 self.refused(text, *parts)
         self.refused("[soruce]\n", ":1:2", command="run")
 
-    def test_a_misspelt_key_is_answered_with_the_nearest(self):
-        self.assert_each_refused((("check", "--set", f"{key}=3"), f"the nearest is {meant}") for key, meant in (
-            ("optimizer.momentmu", "optimizer.momentum"), ("optimizer.learning_rate", "optimizer.lr"), ("lr", "optimizer.lr")))
+    def test_what_a_setting_gets_wrong(self):
+        """(key=value, what its error holds)"""
+        zone = "points = [[0, 0], [1, 0], [1, 1]]"
+        sources = (("rtps://host/x", "rtsp"), ("ftp://host/x", "synth"), ("synth:nosuch", "synth:shapes"), ("synth:shapes?scenes=-1", "scenes"),
+                   ("images:%s%s%n/%d.png", "folder"), ("rtsp://[::1", "no host"), ("http://h:99999/x", "65535"))
+        bad = [("source.width", "--set"), ("", "--set"), ("=3", "--set"), ("width=3", "--set"),
+               ("optimizer.momentmu=3", "the nearest is optimizer.momentum"), ("optimizer.learning_rate=3", "the nearest is optimizer.lr"),
+               ("lr=3", "the nearest is optimizer.lr"),
+               ("novelty.zones=[[[0, 0], [1, 0]]]", "error: --set novelty.zones: a polygon needs"),
+               (f'novelty.zones=[{{nam = "a", {zone}}}]', "error: --set novelty.zones: unknown key nam; the nearest is name"),
+               ("novelty.webhook=https://u:secret@host/", "novelty.webhook", "http://"),
+               ("novelty.webhook=host", "novelty.webhook", "http://[USER:PASSWORD@]HOST"),
+               ("novelty.webhook=http://[::1", "novelty.webhook", "no host"), ("novelty.webhook=http://h:0", "novelty.webhook", "65535"),
+               ("novelty.mqtt=localhost", "novelty.mqtt", "mqtt://[USER:PASSWORD@]HOST[:PORT]"),
+               ("novelty.mqtt=http://host", "novelty.mqtt"), ("novelty.mqtt=mqtt://host:x", "novelty.mqtt"),
+               ("mqtt.broker=u:secret@h", "mqtt.broker", "mqtt://"), ("mqtt.topic_prefix=", "mqtt.topic_prefix"),
+               *((f"{key}={topic}", key, "without + and #") for key in ("novelty.topic", "mqtt.topic_prefix", "mqtt.discovery_prefix")
+                 for topic in ("a/+/b", "a/#", "$SYS/x")),
+               *((setting, setting.split("=")[0], "applies only to partime-cnn; the preset is residual-cnn")
+                 for setting in ("model.norm=instance", "model.activation=leaky-relu")),
+               *((f"source.uri={uri}", "source.uri", part) for uri, part in sources)]
+        self.assert_each_refused((("check", "--set", setting), *parts) for setting, *parts in bad)
+        self.assert_each_refused((("check", *program.sets("task.kind=stream", f"task.stream={uri}")), "task.stream", part) for uri, part in sources)
 
-    def test_an_error_of_set_names_the_key_once_and_what_is_wrong_in_it(self):
-        self.assert_each_refused((("check", "--set", f"novelty.zones={zone}"), f"error: --set novelty.zones: {part}") for zone, part in (
-            ("[[[0, 0], [1, 0]]]", "a polygon needs"), ('[{nam = "a", points = [[0, 0], [1, 0], [1, 1]]}]', "unknown key nam; the nearest is name")))
+    def test_what_a_command_line_gets_wrong(self):
+        self.assert_each_refused((
+            (("rnu",), '"rnu"', '"run"'), (("chekc", "config.toml"), '"check"'), (("inspct", "--help"), '"inspect"'),
+            (("run", "--fames", "3"), "--fames; the nearest is --frames"), (("run", ""), "config:"), (("--fast", "run"),),
+            (("check", "a.toml", "b.toml"), "b.toml"), (("check", "--set"),), (("--completion", "tcsh"), "tcsh"),
+            (("run", "--set", "source.width=8", "source.height=8"), "source.height=8"),  # it takes one each time
+            *((("run", path), f"error: {path}: ") for path in (self.folder / "none.toml", self.folder))))
 
-    def test_a_file_that_cannot_be_read(self):
-        self.assert_each_refused((("run", path), f"error: {path}: ") for path in (self.folder / "none.toml", self.folder))
+    def test_keys_that_do_not_go_together(self):
+        """(tables, what the error holds)"""
+        sized = {"source": {"uri": "synth:shapes", "width": 24, "height": 16}}
+        conv = {"type": "conv", "out": 3, "kernel": 3}
+        halved = {"model": {"preset": "layers", "layer": [{**conv, "stride": 2}, {"type": "upsample"}, conv]}}
+        replicated = {"pipeline": {"schedule": "pipedream", "stages": 2, "replicas": [2, 1]}}
+        pipedream = {"pipeline": {"schedule": "pipedream", "stages": 2}}
+        for tables, *parts in (
+                ({"checkpoint": {"every": 5}}, "checkpoint.dir"), ({"replay": {"share": 0.5}}, "replay.share", "needs replay.kind"),
+                ({"replay": {"kind": "recent", "size": 1 << 24}, "source": {"width": 1280, "height": 720}}, "replay.size", "GB"),
+                ({"pipeline": {"stages": 1}, "monitor": {"policy": "recut"}}, "monitor.policy", "pipeline.stages"),
+                ({**replicated, "monitor": {"policy": "recut"}}, "monitor.policy", "pipeline.replicas"),
+                ({"model": {"preset": "layers"}}, "config.toml:", "model."), ({"model": {"layer": [conv]}}, "config.toml:", "model."),
+                ({"model": {"preset": "resnet18", "layer": [conv]}}, "config.toml:", "model."),
+                ({**sized, **halved, "correction": {"kind": "local"}}, "config.toml", "module 0"),
+                ({"optimizer": {"kind": "adam"}, "correction": {"kind": "spike-compensation"}}, "config.toml", "sgd with momentum"),
+                ({**pipedream, "correction": {"kind": "weight-prediction"}}, "config.toml", "stashed weights"),
+                ({"pipeline": {"schedule": "2bw", "stages": 1}, "correction": {"kind": "discrepancy"}}, "config.toml", "stashed weights"),
+                ({**replicated, "correction": {"kind": "local"}}, "config.toml", "replicated"),
+                ({**pipedream, "correction": {"kind": "deep-supervision"}}, "config.toml", "partime and pb"),
+                ({"pipeline": {"threads": 2, "capture": "eager"}}, "config.toml:", "threads", "runs no step program"),
+                ({"pipeline": {"threads": [1, 1, 1]}}, "config.toml:", "threads", "3 counts, pipeline.stages is 2"),
+                ({"pipeline": {"threads": 1000}}, "config.toml:", "threads", "usable cores")):
+            with self.subTest(tables):
+                self.assert_refuses("check", tables, *parts)
 
     def test_what_is_too_large_for_a_config(self):
         self.assert_refused(program.BAD_USAGE, program.call("check", "/dev/zero"), "/dev/zero: is larger than")
         layers = "".join("[[model.layer]]\ntype = \"relu\"\n" for _ in range(5000))
         self.refused("[task]\nkind = \"autoencode\"\n[model]\npreset = \"layers\"\n" + layers, "5000 modules, at most 4096")
-
-    def test_a_set_without_a_value(self):
-        self.assert_each_refused((("check", "--set", setting), "--set") for setting in ("source.width", "", "=3", "width=3"))
 
     def test_a_precision_that_the_cores_do_not_have(self):
         self.refused("[pipeline]\nprecision = \"tf32\"\n", ":2:1: pipeline.precision", "tf32 is for GPUs; CPU stages use float32")
@@ -277,12 +299,6 @@ class Mistakes(program.CliTest):
         file = program.write_toml(self.folder / "tiles.toml", {"pipeline": {"precision": "bf16"}})
         self.assertEqual(program.call("check", file).code, program.DONE)
         self.refused(text + "capture = \"eager\"\n", ":2:1: pipeline.precision", "bf16 is for step programs")
-
-    def test_what_is_misspelt_is_named(self):
-        self.assert_each_refused(((("rnu",), '"rnu"', '"run"'), (("chekc", "config.toml"), '"check"'), (("inspct", "--help"), '"inspect"'),
-                                  (("run", "--fames", "3"), "--fames; the nearest is --frames"), (("run", ""), "config:"), (("--fast", "run"),),
-                                  (("check", "a.toml", "b.toml"), "b.toml"),
-                                  (("check", "--set"),)))
 
     def test_a_network_larger_than_memory_says_what_is_missing_and_what_would_fit(self):
         layers = [{"type": "conv", "out": 64, "kernel": 3}, {"type": "conv", "out": 3, "kernel": 3}]  # 1.1 GB a sample
@@ -359,11 +375,7 @@ class OptionText(program.CliTest):
             self.assertIn(f"\n.TP\n{name}\n", text)
         for key in re.findall(r"^        (.*)", told, re.M):
             self.assertIn(f"\n.br\n{key}\n", text)
-
-    def test_set_is_given_once_for_each_key_and_shells_are_known(self):
         self.assertRegex(printed("run", "--help"), r"--set table\.key=value +A key")
-        self.assert_each_refused(((("run", "--set", "source.width=8", "source.height=8"), "source.height=8"),
-                                  (("--completion", "tcsh"), "tcsh")))
 
     @program.needs("man")
     def test_man_page_has_no_warnings(self):

@@ -165,8 +165,3 @@ class Replay(program.CliTest):
     def test_a_file_read_as_fast_as_it_goes_leaves_none(self):
         report, _ = self.learn(self.config(kind="reservoir", size=16))
         self.assertEqual(report["frames"]["replayed"], 0)
-
-    def test_what_cannot_be_is_refused(self):
-        self.assert_refuses("check", self.config(share=0.5), "replay.share", "needs replay.kind")
-        config = self.config(kind="recent", size=1 << 24, source={"width": 1280, "height": 720})
-        self.assert_refuses("check", config, "replay.size", "GB")

@@ -180,27 +180,26 @@ class Layers(reference.ReferenceTest):
         expected = ((reference.tensors(frames)[0].flatten() - bias) ** 2).mean().item()
         self.assertTrue(math.isclose(loss["first"], expected, rel_tol=1e-5), (loss, expected))
 
-    # The bad layer, and what the error must name. What each type refuses: tests/stages.
-    BAD = [(layer(3), "type"), (layer("cnov"), "known ones: add, attention, avgpool"), (conv(3, 4), "odd"), (conv("3"), "out"),
-           (conv(3, knerel=3), '"kernel"'), (layer("maxpool", kernel=17), "17")]
-
-    def bad_file(self, number, bad):
-        """A good layer, then the bad one: its table is in the lines from 100 on."""
-        lines = 90 * [""] + ["[source]", "width = 24", "height = 16", "[model]", 'preset = "layers"', "[[model.layer]]",
-                             'type = "conv"', "out = 4", "kernel = 3", "[[model.layer]]"]
-        lines += [f"{key} = {program.toml_value(value)}" for key, value in bad.items()]
-        file = self.folder / f"{number}.toml"
-        file.write_text("\n".join(lines) + "\n")
-        return file
-
     def test_bad_layers(self):
-        files = [self.bad_file(number, bad) for number, (bad, _) in enumerate(self.BAD)]
-        self.assert_each_refused((("check", file), f"{file}:10", part) for file, (_, part) in zip(files, self.BAD))
-
-    def test_layers_and_preset_need_one_another(self):
-        layers = [conv(3)]
-        for model in ({"preset": "layers"}, {"preset": "resnet18", "layer": layers}, {"layer": layers}):
-            self.assert_refuses("check", {"model": model}, "config.toml:", "model.")
+        """A good layer, then the bad one, whose table is in the lines from 100 on. What each type refuses: tests/stages."""
+        good = 90 * "\n" + '''[source]
+width = 24
+height = 16
+[model]
+preset = "layers"
+[[model.layer]]
+type = "conv"
+out = 4
+kernel = 3
+[[model.layer]]
+'''
+        cases = []
+        for bad, part in ((layer(3), "type"), (layer("cnov"), "known ones: add, attention, avgpool"), (conv(3, 4), "odd"),
+                          (conv("3"), "out"), (conv(3, knerel=3), '"kernel"'), (layer("maxpool", kernel=17), "17")):
+            file = self.folder / f"{len(cases)}.toml"
+            file.write_text(good + "".join(f"{key} = {program.toml_value(value)}\n" for key, value in bad.items()))
+            cases.append((("check", file), f"{file}:10", part))
+        self.assert_each_refused(cases)
 
     def test_an_output_that_is_no_target(self):
         for layers in ([conv(4)], [conv(3, stride=2)], [layer("maxpool"), layer("upsample", factor=3)]):

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import pty
+import signal
 import subprocess
 
 import program
@@ -56,17 +57,14 @@ class Log(program.CliTest):
         self.assertEqual(lines.pop(5), '{"frame":50,"los')
         self.assertEqual([json.loads(line)["frame"] for line in lines], 2 * [0, 10, 20, 30, 40])
 
-    def test_on_stdout_it_is_alone_there(self):
-        outcome = self.succeed("run", self.write(self.config(log="-")))
-        self.assertEqual([json.loads(line)["frame"] for line in outcome.out.splitlines()], [0, 10, 20, 30, 40])
-        self.assertIn("50 received", outcome.err)  # the summary
-
-    def test_lines_are_there_while_it_learns(self):
-        config = self.write(program.small(output={"log": "-", "log_every": 5}))
-        process = self.ends(program.start("run", config, "--quiet"))
+    def test_on_stdout_it_is_alone_and_there_while_it_learns(self):
+        process = self.ends(program.start("run", self.write(program.small(output={"log": "-", "log_every": 5}))))
         for frame in (0, 5, 10):
             self.assertEqual(json.loads(process.stdout.readline())["frame"], frame)
-        self.stop(process)
+        process.send_signal(signal.SIGINT)
+        for line in process.stdout:
+            json.loads(line)
+        self.assertIn(" received = ", self.finish(process)[1])  # the summary
 
     def test_a_log_that_cannot_be_written_costs_no_other_output(self):
         _, outcome = self.learn(self.config(log="/dev/full"), code=program.FAILED, trained=FRAMES)

@@ -71,9 +71,3 @@ class Overload(program.CliTest):
         self.assertEqual(len(load_file(self.folder / "out.safetensors")), 12)
         held = load_file(self.folder / schedule / "checkpoint.safetensors")
         self.assertEqual(sum(name.startswith("optimizer.") for name in held), 3 * 12)
-
-    def test_recut_needs_stages_to_move_modules_between(self):
-        for pipeline, named in (
-                ({"stages": 1}, "pipeline.stages"),
-                ({"stages": 2, "schedule": "pipedream", "replicas": [2, 1]}, "pipeline.replicas")):
-            self.assert_refuses("check", {"pipeline": pipeline, "monitor": {"policy": "recut"}}, "monitor.policy", named)

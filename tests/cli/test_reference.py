@@ -171,19 +171,6 @@ class Rules(Reference):
                 stage.age = 0
         self.assert_same_trace(stages, losses, report, near.get("rtol", 1e-6))
 
-    def test_a_correction_that_does_not_fit_is_refused(self):
-        layers = [{"type": "conv", "out": 4, "kernel": 3, "stride": 2}, {"type": "upsample"},
-                  {"type": "conv", "out": 3, "kernel": 3}]
-        for correction, tables, part in (
-                ("local", {"model": {"preset": "layers", "layer": layers}}, "module 0"),
-                ("spike-compensation", {"optimizer": {"kind": "adam"}}, "sgd with momentum"),
-                ("weight-prediction", {"pipeline": {"schedule": "pipedream", "stages": 2}}, "stashed weights"),
-                ("discrepancy", {"pipeline": {"schedule": "2bw", "stages": 1}}, "stashed weights"),
-                ("local", {"pipeline": {"schedule": "pipedream", "stages": 2, "replicas": [2, 1]}}, "replicated"),
-                ("deep-supervision", {"pipeline": {"schedule": "pipedream", "stages": 2}}, "partime and pb")):
-            source = {"uri": "synth:shapes", "width": 24, "height": 16}
-            self.assert_refuses("check", {"source": source, **tables, "correction": {"kind": correction}}, "config.toml", part)
-
 
 class Schedules(Reference):
     """Each ends with the weights that its definition gives."""

@@ -201,6 +201,3 @@ class Checkpoints(reference.ReferenceTest):
             self.assertEqual((self.state / "checkpoint.damaged").read_bytes(), b"no")
             _, outcome = self.learn(self.config(self.frames(5, 6), resume=True))
             self.assertNotIn("damaged", outcome.err)
-
-    def test_every_needs_a_folder(self):
-        self.assert_refuses("check", {"checkpoint": {"every": 5}}, "checkpoint.dir")
