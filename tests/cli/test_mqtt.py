@@ -90,12 +90,9 @@ class Mqtt(program.CliTest):
         self.assertEqual(len({entity["unique_id"] for entity in entities.values()}), len(entities))
         for entity in entities.values():
             self.assertEqual((entity["availability_topic"], entity["device"]["identifiers"]), ("door/cam 1/availability", ["door_cam_1"]))
-        home.press("Pause")
-        self.wait_until(lambda: home.controls()["paused"])
-        home.press("Resume")
-        self.wait_until(lambda: not home.controls()["paused"])
-        home.press("Save")
-        self.wait_until(lambda: home.controls()["saves"] == 1)
+        for button, key, value in (("Pause", "paused", True), ("Resume", "paused", False), ("Save", "saves", 1)):
+            home.press(button)
+            self.wait_until(lambda: home.controls()[key] == value)
         home.send("door/cam 1/control", '{"action": "paws"}')
         self.read_until(run, 'mqtt: door/cam 1/control: expected "pause"')
         del home.latest["door/cam 1/availability"]

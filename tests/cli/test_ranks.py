@@ -66,9 +66,8 @@ class RanksTest(program.CliTest):
         losses = [line.get("loss") for line in program.lines_of(log)]
         return program.tensors_of(weights), losses, self.report(report.name)
 
-    def run_in_two_parts(self, before, after, tables):
+    def run_in_two_parts(self, before, after, first, rest):
         """Learns 25 frames over so many ranks and the other 15 over so many others, from a checkpoint."""
-        first, rest = tables if isinstance(tables, tuple) else (tables, tables)
         state = self.folder / f"state{len(list(self.folder.iterdir()))}"
         for name, count, part, frames in (("first", before, first, self.frames[:25]), ("rest", after, rest, self.frames[25:])):
             uri = program.write_frames(self.folder / name, frames)
@@ -154,21 +153,16 @@ class Ranks(RanksTest):
         self.assertEqual(got, expected, "as it began")
         self.assertEqual(shared["guard"]["skipped_updates"], [40])
 
-    def test_a_checkpoint_of_shared_modules_is_of_whole_ones(self):
-        for optimizer in ({"kind": "sgd", "lr": 0.01, "momentum": 0.9}, {"kind": "adam", "lr": 0.001}):
-            tables = self.config(schedule="sequential", capture="graph", optimizer=optimizer)
-            expected = self.run_over(1, tables, "alone")[0]
-            shared = program.merged(tables, {"pipeline": {"tensor": 2}})
-            for before, after, parts in ((2, 1, (shared, tables)), (1, 2, (tables, shared))):
-                with self.subTest(optimizer=optimizer["kind"], before=before):
-                    self.assert_close(self.run_in_two_parts(before, after, parts), expected)
-
-    def test_a_checkpoint_goes_on_with_another_number_of_ranks(self):
-        tables = self.config(schedule="sequential", stages=4, cut=(2, 4, 6), optimizer={"kind": "adam", "lr": 0.01})
+    @program.each({"kind": "sgd", "lr": 0.01, "momentum": 0.9}, {"kind": "adam", "lr": 0.001})
+    def test_a_checkpoint_goes_on_with_another_number_of_ranks(self, optimizer):
+        """To the bit; where modules are shared, whose checkpoint is of whole ones, up to rounding."""
+        tables = self.config(schedule="sequential", stages=4, cut=(2, 4, 6), capture="graph", optimizer=optimizer)
         expected = self.run_over(1, tables, "alone")[0]
         for before, after in ((2, 4), (4, 1)):
-            with self.subTest(before=before, after=after):
-                self.assertEqual(self.run_in_two_parts(before, after, tables), expected)
+            self.assertEqual(self.run_in_two_parts(before, after, tables, tables), expected, (before, after))
+        shared = program.merged(tables, {"pipeline": {"tensor": 2, "stages": 2, "cut": [4]}})
+        self.assert_close(self.run_in_two_parts(2, 1, shared, tables), expected)
+        self.assert_close(self.run_in_two_parts(1, 2, tables, shared), expected)
 
     def test_what_does_not_go_with_shared_modules_is_one_line(self):
         self.assert_ranks_refuse(
