@@ -120,17 +120,6 @@ TEST(Monitor, LatencyPeriodAndSpeedUp) {
   EXPECT_TRUE(r.holds);
 }
 
-TEST(LossHistory, KeepsWhatTheReportNeeds) {
-  LossHistory h;
-  for (int i = 1; i <= 300; ++i) h.add(float(i));
-  EXPECT_EQ(h.count(), 300);
-  EXPECT_EQ(h.first(), 1);
-  EXPECT_EQ(h.last(), 300);
-  EXPECT_DOUBLE_EQ(h.mean(), 150.5);
-  EXPECT_DOUBLE_EQ(h.recent(), 250.5);
-  EXPECT_EQ(h.curve().size(), 300u);
-}
-
 TEST(LossHistory, ThinsTheCurveAndKeepsItsMean) {
   LossHistory h;
   const int samples = 3 * int(LossHistory::kPoints) + 4;
@@ -147,17 +136,6 @@ TEST(LossHistory, ForgetsANanAfterAWhile) {
   for (int i = 0; i < 100; ++i) h.add(1.0f);
   EXPECT_EQ(h.recent(), 1.0);
   EXPECT_EQ(h.not_finite(), 1);
-}
-
-TEST(Downsampled, AveragesNeighbours) {
-  Downsampled<2> history(4);
-  for (int i = 0; i < 10; ++i) history.add({double(i), 1.0});
-  // Full at 4 points of one, then at 4 of two; from then on points of four.
-  ASSERT_EQ(history.points().size(), 2u);
-  EXPECT_EQ(history.width(), 4u);
-  EXPECT_DOUBLE_EQ(history.points()[0][0], 1.5);
-  EXPECT_DOUBLE_EQ(history.points()[1][0], 5.5);
-  EXPECT_DOUBLE_EQ(history.points()[1][1], 1.0);
 }
 
 Reading reading(double bottleneck_ms, double fps) {

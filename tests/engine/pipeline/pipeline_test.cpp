@@ -31,71 +31,11 @@ Numbers numbers_of(const Outcome& of) {
   return {of.admitted, of.trained, of.predicted_only, of.rejected};
 }
 
-TEST(Pipeline, EveryGradientMeetsItsSample) {
-  for (const int stages : {1, 2, 3, 5}) {
-    for (const bool disturbed : {false, true}) {
-      FakePipeline rig = pipeline_of("partime", stages, 300);
-      EXPECT_EQ(rig.run(disturbed ? random_sleeps() : PipelineOptions{}).trained, 300);
-      for (int i = 0; i < stages; ++i) {
-        const std::int64_t d = stages - 1 - i;
-        const FakeStep& step = *rig.steps[i];
-        EXPECT_EQ(step.count_of('F'), 300);
-        EXPECT_EQ(step.samples('B'), every(1, 2 * d, 300));
-        for (const FakeStep::Noted& one : step.noted) {
-          if (one.what != 'B') continue;
-          EXPECT_EQ(one.with, d == 0 ? one.sample : one.sample - 2);
-        }
-        EXPECT_EQ(step.count_of('U'), 300 - 2 * d);
-      }
-    }
-  }
-}
-
-TEST(Pipeline, GradientAgesAreThoseOfTheSteadyStateThoughItDrains) {
-  using Ages = std::vector<std::int64_t>;
-  for (const auto& [name, ages] : {std::pair<std::string, Ages>{"pb", {6, 4, 2, 0}},
-                                   {"pipedream", {3, 2, 1, 0}},
-                                   {"partime", {6, 4, 2, 0}},
-                                   {"sequential", {0, 0, 0, 0}},
-                                   {"2bw", {4, 4, 4, 4}}}) {
-    FakePipeline rig = pipeline_of(name, 4, 40);
-    rig.run(random_sleeps());
-    const Reading reading = rig.monitor.read();
-    EXPECT_EQ(reading.gradient_age, ages) << name;
-    for (int stage = 0; stage < 4; ++stage)
-      EXPECT_EQ(reading.gradient_age_spread[stage], std::pair(ages[stage], ages[stage])) << name;
-  }
-}
-
-TEST(Pipeline, ReplicasTakeSamplesInTurnAndMeetAtEachUpdate) {
-  for (const std::vector<int>& replicas : {std::vector<int>{2, 1}, {1, 3}, {2, 3, 2}, {3}}) {
-    FakePipeline rig(
-        make_schedule("pipedream", {.stages = int(replicas.size()), .replicas = replicas}), 200);
-    const std::int64_t trained = rig.schedule.trained(200);
-    EXPECT_EQ(numbers_of(rig.run(random_sleeps())), (Numbers{200, trained, 0, 200 - trained}));
-    for (int stage = 0; stage < int(replicas.size()); ++stage) {
-      for (int replica = 0; replica < replicas[stage]; ++replica) {
-        const FakeStep& step = *rig.steps[rig.schedule.replica_id(stage, replica)];
-        EXPECT_EQ(step.count_of('U'), 200 / replicas[stage]);
-        EXPECT_EQ(step.samples('M'), every(1, 0, 200 / replicas[stage] * replicas[stage]))
-            << "an update covers each replica's sample";
-      }
-    }
-  }
-}
-
 TEST(Pipeline, AnEmptyStreamEndsAtOnce) {
   for (const int stages : {1, 3}) {
     FakePipeline rig = pipeline_of("partime", stages, 0);
     EXPECT_EQ(numbers_of(rig.run()), Numbers{});
   }
-}
-
-TEST(Pipeline, AStreamShorterThanThePipelineIsStillTrained) {
-  FakePipeline rig = pipeline_of("partime", 6, 2);
-  EXPECT_EQ(rig.run().trained, 2);
-  EXPECT_EQ(rig.steps[5]->count_of('U'), 2);
-  EXPECT_EQ(rig.steps[4]->count_of('U'), 0);
 }
 
 TEST(Pipeline, AFailingWorkerStopsItsNeighbours) {
@@ -146,30 +86,6 @@ TEST(TrainEvery, ALeftOutSampleCostsAForwardAndNoMoreInEveryStage) {
         EXPECT_EQ(rig.monitor.read().skipped[i], 0) << "it was not left out for cause";
       }
     }
-  }
-}
-
-TEST(TrainEvery, ChoosesWholeUpdates) {
-  const std::atomic<std::int64_t> second{2};
-  for (const std::string name : {"gpipe", "1f1b", "interleaved", "zb-h1", "2bw"}) {
-    FakePipeline rig = pipeline_of(name, 4, 30);  // minibatches of 4, and half a one
-    EXPECT_EQ(numbers_of(rig.run(random_sleeps(&second))), (Numbers{30, 16, 12, 2})) << name;
-    for (const auto& step : rig.steps) {
-      EXPECT_EQ(step->count_of('U'), 4) << name;
-      EXPECT_EQ(step->count_of('S'), 3) << name;
-      for (const std::int64_t sample : step->samples('B')) EXPECT_EQ(sample / 4 % 2, 0);
-    }
-  }
-}
-
-TEST(TrainEvery, ReplicasLeaveOutTheSame) {
-  const std::atomic<std::int64_t> second{2};
-  FakePipeline rig(make_schedule("pipedream", {.stages = 2, .replicas = {2, 3}}), 25);
-  // Six an update; 0, 12, part of 24.
-  EXPECT_EQ(numbers_of(rig.run(random_sleeps(&second))), (Numbers{25, 12, 12, 1}));
-  EXPECT_EQ(rig.monitor.tally().counts().trained, 12);
-  for (const auto& step : rig.steps) {
-    for (const std::int64_t sample : step->samples('B')) EXPECT_EQ(sample / 6 % 2, 0);
   }
 }
 

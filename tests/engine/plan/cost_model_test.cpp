@@ -23,15 +23,6 @@ Profile profile_of_three() {
   return profile;
 }
 
-TEST(StageCosts, AddUpModules) {
-  const std::vector<StageCosts> stages = stage_costs(profile_of_three(), {2});
-  ASSERT_EQ(stages.size(), 2u);
-  // The first module has no input gradient; the last one's message crosses the cut.
-  EXPECT_EQ(stages[0], (StageCosts{{3, 20, 300, 3000}, {2, 20, 300, 3000, 30000}}));
-  EXPECT_EQ(stages[1], (StageCosts{{3, 30, 300, 3000}, {3, 30, 300, 3000, 30000}}));
-  EXPECT_EQ(stage_costs(profile_of_three(), {}).size(), 1u);
-}
-
 TEST(StageCosts, RefuseAnEmptyStage) {
   for (const std::vector<int>& cut : {std::vector<int>{0}, {3}, {2, 2}, {2, 1}, {-1}})
     EXPECT_THROW(stage_costs(profile_of_three(), cut), std::invalid_argument);

@@ -152,19 +152,6 @@ TEST(Plan, PrefersLessMemoryAmongEquallyFast) {
   EXPECT_EQ(plans.front().outcome.gradient_age, (std::vector<std::int64_t>{6, 4, 2, 0}));
 }
 
-TEST(Plan, RecomputesWhereMemoryAsksForIt) {
-  // Four samples' activations of four modules are 1600 bytes; recomputed, 400 and no inputs.
-  Request request{.machine = {.levels = {{2, {}}}, .memory_bytes = 1700},
-                  .schedules = {"gpipe"},
-                  .microbatches = {4},
-                  .recompute = true};
-  EXPECT_FALSE(only_plan(equal_modules(8), request).method.recompute);
-  request.machine.memory_bytes = 1500;
-  const Plan plan = only_plan(equal_modules(8), request);
-  EXPECT_TRUE(plan.method.recompute);
-  EXPECT_DOUBLE_EQ(plan.outcome.sample_ms, 4 * 4.0 * 5 / 4);
-}
-
 TEST(Plan, KeepsTensorParallelsWithinAServer) {
   // Large sums within modules, small messages between stages: Megatron-LM's first takeaway (arXiv
   // 2104.04473, section 3.2) is tensor up to the server's size, then pipeline.
@@ -315,12 +302,6 @@ TEST(PlanText, GivesCopiesAsReplicasAndLeavesTheLastOfEqualDevicesIdle) {
        "replicas = [2, 2]"});
   has({.schedule = "pipedream"}, {{0, 5, 1, 2, 1}, {5, 7, 3, 1, 1}},
       {"devices = [\"cpu:0\", \"cpu:1\", \"cpu:2\"]\n", "replicas = [2, 1]\n"});
-}
-
-TEST(PlanText, SaysBytesAsSold) {
-  for (const auto& [bytes, text] :
-       {std::pair(0.0, "0 B"), {999, "999 B"}, {1000, "1 kB"}, {3.1e9, "3.1 GB"}})
-    EXPECT_EQ(bytes_text(bytes), text);
 }
 
 }  // namespace

@@ -50,12 +50,5 @@ TEST(LaunchGroups, EveryScheduleGetsToItsEnd) {
   }
 }
 
-TEST(LaunchGroups, SlotsAndVersionsComeRoundTogether) {
-  for (const char* name : {"pipedream", "2bw"}) {
-    const Schedule schedule = for_recording(make_schedule(name, {.stages = 4}));
-    EXPECT_EQ(schedule.slots() % (schedule.versions_of(0) * schedule.group), 0) << name;
-  }
-}
-
 }  // namespace
 }  // namespace millrace::engine

@@ -45,11 +45,5 @@ TEST(ScheduleCsv, SaysWhereItCannotRead) {
   EXPECT_THROW(make_schedule("no/such.csv", {}), std::invalid_argument);
 }
 
-TEST(ScheduleCsv, LeavesTheRestToTheVerifier) {
-  EXPECT_TRUE(verify(parse_schedule_csv("0B0,0F0")));
-  EXPECT_TRUE(verify(parse_schedule_csv("0F0,0F1,0B1")));
-  EXPECT_TRUE(verify(parse_schedule_csv("0F0,0B0\n2F0,2B0")));
-}
-
 }  // namespace
 }  // namespace millrace::engine

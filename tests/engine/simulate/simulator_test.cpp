@@ -153,17 +153,6 @@ TEST(Simulator, PeriodWithoutAFlushIsTheSlowestStages) {
   }
 }
 
-TEST(Simulator, PeriodOfSequentialIsTheWholeStep) {
-  const std::vector<plan::StageCosts> costs = {{{3, 0, 2, 0.5}}, {{1, 2, 4, 0.25}}};
-  const Simulation s =
-      simulate(make_schedule("sequential", {.stages = 2}), {.samples = 20, .stages = costs});
-  // Stage 1's update overlaps stage 0's backward; stage 0's own delays the next sample, and two
-  // slots let that in at once.
-  EXPECT_NEAR(s.period_ms, 3 + 1 + 6 + 2 + 0.5, 1e-12);
-  EXPECT_NEAR(s.latency_p50_ms, 4, 1e-12);
-  EXPECT_NEAR(s.latency_max_ms, 4, 1e-12);
-}
-
 TEST(Simulator, FillingAndDrainingDoNotCount) {
   const plan::StepCosts ms{1, 1, 1, 0};
   const Simulation s = simulate(make_schedule("gpipe", {.stages = 4, .microbatches = 4}),
@@ -174,17 +163,6 @@ TEST(Simulator, FillingAndDrainingDoNotCount) {
                                      {.samples = 80, .stages = equal_costs(4, ms)});
   EXPECT_NEAR(s.period_ms, longer.period_ms, 1e-12);
   EXPECT_NEAR(s.period_ms, (longer.total_ms - s.total_ms) / 40, 1e-12);
-}
-
-TEST(Simulator, ReplicasShareAStage) {
-  const std::vector<plan::StageCosts> costs = {{{2, 0, 4, 0}}, {{1, 1, 1, 0}}};
-  const auto period = [&](std::vector<int> replicas) {
-    const Schedule schedule = make_schedule("pipedream", {.stages = 2, .replicas = replicas});
-    return simulate(schedule, {.samples = 240, .stages = costs}).period_ms;
-  };
-  EXPECT_NEAR(period({1, 1}), 6, 1e-9);
-  EXPECT_NEAR(period({2, 1}), 3, 1e-9);
-  EXPECT_NEAR(period({3, 1}), 3, 1e-9);  // stage 1 is the slowest now
 }
 
 TEST(Simulator, ReplicasAdmitAndPredictInOrder) {
@@ -214,23 +192,6 @@ TEST(Simulator, ReplicasAdmitAndPredictInOrder) {
       }
     }
   }
-}
-
-TEST(Simulator, APredictionWaitsForEarlierOnes) {
-  Schedule schedule = make_schedule("pipedream", {.stages = 2, .replicas = {1, 3}});
-  std::rotate(schedule.workers.begin(), schedule.workers.begin() + 1, schedule.workers.end());
-  SimulationInput input = with_events(equal_costs(2, {1, 1, 1, 0}), 3);
-  // Stage 0 shares a server with the last replica alone; the others hear from it 10 ms later.
-  input.machine = {.levels = {{2, {}}, {2, {.latency_ms = 10}}},
-                   .overlap = plan::Overlap::transfers};
-  std::map<std::pair<Op, std::int64_t>, double> starts;  // in stage 1
-  for (const SimulatedAction& event : simulate(schedule, input).events) {
-    if (event.action.stage == 1) starts[{event.action.op, event.action.sample}] = event.start_ms;
-  }
-  EXPECT_EQ((starts[{Op::forward, 0}]), 11);
-  EXPECT_EQ((starts[{Op::forward, 1}]), 12);
-  EXPECT_EQ((starts[{Op::forward, 2}]), 3);
-  EXPECT_EQ((starts[{Op::backward, 2}]), 13);
 }
 
 TEST(Simulator, ReplicasMeetForTheirAllReduce) {
@@ -357,20 +318,6 @@ TEST(Simulation, KeepsWhatAPlanSays) {
   }
 }
 
-TEST(Simulation, RecomputingKeepsInputs) {
-  const Schedule schedule =
-      make_schedule("gpipe", {.stages = 2, .microbatches = 8, .recompute = true});
-  std::vector<plan::StageCosts> costs = equal_costs(2, {1, 1, 1, 0});
-  for (auto& stage : costs) stage.bytes = {.activation = 5, .stash = 70};
-  const Simulation s = simulate(schedule, {.samples = 8, .stages = costs, .input_bytes = 3});
-  EXPECT_EQ(s.memory[0].stash, 8 * 3 + 70);
-  EXPECT_EQ(s.memory[1].stash, 8 * 5 + 70);
-  const Simulation longer = simulate(schedule, {.samples = 24, .stages = costs, .input_bytes = 3});
-  EXPECT_EQ(longer.memory[0].stash, s.memory[0].stash);  // all of it is freed in between
-  // One forward longer, except for stage 0's first, which runs while it waits for a gradient.
-  EXPECT_NEAR(s.total_ms, (8 + 1) * 4 - 1, 1e-12);
-}
-
 TEST(Simulation, TakesTheNewestFrameOfALiveSource) {
   const auto costs = equal_costs(1, {10, 0, 15, 0});
   const Schedule schedule = make_schedule("sequential", {.stages = 1});
@@ -407,12 +354,6 @@ TEST(Simulation, WaitsForALiveSource) {
     EXPECT_EQ(s.dropped, 0) << name;
     EXPECT_LT(s.latency_max_ms, 40) << name;
   }
-}
-
-TEST(Simulation, LeavesOutATrailingMinibatch) {
-  const Simulation s = simulate(make_schedule("1f1b", {.stages = 2, .microbatches = 4}),
-                                {.samples = 11, .stages = equal_costs(2, {1, 1, 1, 0})});
-  EXPECT_EQ(s.samples, 8);
 }
 
 TEST(Simulation, RefusesWhatMakesNoSense) {

@@ -10,15 +10,6 @@
 namespace millrace::engine {
 namespace {
 
-TEST(Trainer, BalancesWhatIsNotCut) {
-  for (int stages = 1; stages <= 6; ++stages) {
-    Trainer trainer(tiny(stages, {}));
-    EXPECT_EQ(int(trainer.now().cut.size()), stages - 1);
-    SampleFeed feed(kTiny, 20);
-    EXPECT_EQ(trainer.run(feed, nullptr).trained, 20);
-  }
-}
-
 TEST(Trainer, CorrectsForWeightsAsOldAsTheScheduleSays) {
   TrainerOptions options = tiny(4, {1, 2, 3});
   options.schedule = "pipedream";
@@ -80,25 +71,6 @@ TEST(Checkpoint, HoldsWhatACorrectionHasMeasured) {
     EXPECT_EQ(options.weights.size(), plain + more * 2) << kind;  // the first stage's parameters
     expect_equal_bits(Trainer(options).checkpoint(), options.weights);
   }
-}
-
-TEST(Recut, CountsOn) {
-  Trainer trainer(tiny(2, {2}));
-  SampleFeed feed(kTiny, 30);
-  std::atomic<bool> drain{false};
-  trainer.run(feed, nullptr, drained_at(10, drain));
-  trainer.recut({3});
-  struct Numbers final : Observer {
-    void predicted(Sample& sample, float) override {
-      samples.push_back(sample.info.sample);
-      frames.push_back(sample.info.frame);
-    }
-    std::vector<std::int64_t> samples, frames;
-  } numbers;
-  trainer.run(feed, &numbers);
-  EXPECT_EQ(numbers.samples.front(), 10);
-  EXPECT_EQ(numbers.samples, numbers.frames);  // none was lost between the runs
-  EXPECT_EQ(trainer.monitor().read().updates, (std::vector<std::int64_t>{8 + 18, 10 + 20}));
 }
 
 /// Its output would be trained by a head.
