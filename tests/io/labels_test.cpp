@@ -3,7 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/complaint.h"
+#include "tests/io/reading.h"
+#include "tests/io/scripted_source.h"
 #include "tests/io/test_folder.h"
 
 namespace millrace::io {
@@ -142,37 +143,20 @@ TEST(LiveLabels, EndAfterTheLimitByThemselves) {
   EXPECT_EQ(labels.now(), "night");
 }
 
-/// Five frames, the second of them corrupt, 100 ms apart from 7 s on.
-class Frames : public Source {
- public:
-  SourceInfo info() const override { return {.kind = "frames"}; }
-  ReadStatus read(Frame& out, milliseconds) override {
-    if (next_ == 5) return ReadStatus::end;
-    out.pts = seconds(7) + next_ * milliseconds(100);
-    return next_++ == 1 ? ReadStatus::corrupt : ReadStatus::frame;
-  }
-  bool rewind() override {
-    next_ = 0;
-    return true;
-  }
-
- private:
-  int next_ = 0;
-};
+/// Five frames, the second of them corrupt, 100 ms apart from 7 s on; with those labels.
+std::unique_ptr<Source> labelled(const Labels& labels) {
+  Script script{.pts = every(milliseconds(100), 5, seconds(7)), .corrupt = {1}};
+  return with_teller(std::make_unique<ScriptedSource>(std::move(script)), teller_of(labels));
+}
 
 std::vector<int> labels_seen(Source& source) {
   std::vector<int> seen;
-  Frame frame;
-  for (;;) {
-    const ReadStatus status = source.read(frame, milliseconds(1));
-    if (status == ReadStatus::end) return seen;
-    if (status == ReadStatus::frame) seen.push_back(frame.label);
-  }
+  for (const Frame& frame : read_all(source).frames) seen.push_back(frame.label);
+  return seen;
 }
 
 TEST_F(LabelFile, ACorruptFrameDoesNotShiftTheLabelsBehindIt) {
-  const auto source =
-      with_teller(std::make_unique<Frames>(), teller_of(read("frame,class\n0,a\n1,b\n2,c\n4,a\n")));
+  const auto source = labelled(read("frame,class\n0,a\n1,b\n2,c\n4,a\n"));
   EXPECT_EQ(source->info().classes, 3);
   EXPECT_EQ(labels_seen(*source), (std::vector<int>{0, 2, -1, 0}));
   source->rewind();
@@ -180,8 +164,7 @@ TEST_F(LabelFile, ACorruptFrameDoesNotShiftTheLabelsBehindIt) {
 }
 
 TEST_F(LabelFile, TimesCountFromTheFirstFrame) {
-  const auto source =
-      with_teller(std::make_unique<Frames>(), teller_of(read("time,class\n0,a\n0.15,b\n0.35,\n")));
+  const auto source = labelled(read("time,class\n0,a\n0.15,b\n0.35,\n"));
   EXPECT_EQ(labels_seen(*source), (std::vector<int>{0, 1, 1, -1}));
 }
 

@@ -118,15 +118,6 @@ TEST(Axis, MarksAreNice) {
   EXPECT_GT(Axis::linear(9.0, 10.0, 5).ticks().front().value, 8.0);
 }
 
-TEST(Axis, PlacesValues) {
-  const Axis line = Axis::linear(0.0, 10.0, 5, false);
-  EXPECT_DOUBLE_EQ(line.place(0.0), 0.0);
-  EXPECT_DOUBLE_EQ(line.place(7.5), 0.75);
-  const Axis log = Axis::logarithmic(0.01, 1.0, 5);
-  EXPECT_NEAR(log.place(0.1), 0.5, 1e-12);
-  EXPECT_TRUE(std::isnan(log.place(0.0)));
-}
-
 TEST(Axis, OddDataStillHasMarks) {
   for (const Axis& axis : {Axis::linear(INFINITY, -INFINITY, 5), Axis::linear(5.0, 5.0, 5),
                            Axis::linear(0.0, 0.0, 5), Axis::logarithmic(INFINITY, -INFINITY, 5),

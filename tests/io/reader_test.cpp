@@ -1,65 +1,16 @@
 #include "io/queue/reader.h"
 
-#include <algorithm>
 #include <atomic>
 #include <mutex>
 
 #include <gtest/gtest.h>
 
+#include "tests/io/scripted_source.h"
+
 namespace millrace::io {
 namespace {
 
 using std::chrono::milliseconds, std::chrono::nanoseconds, std::chrono::seconds;
-
-/// Frames at `pts`, by number corrupt or followed by a broken stream.
-struct Script {
-  std::vector<nanoseconds> pts;
-  std::vector<int> corrupt;
-  bool breaks = false;
-  bool rewinds = true;
-  bool endless = false;
-  double fps = 100.0;
-  std::size_t back = 0;  ///< number of the first frame after an outage
-};
-
-class ScriptedSource : public Source {
- public:
-  explicit ScriptedSource(Script script) : script_(std::move(script)) {}
-
-  SourceInfo info() const override { return {.fps = script_.fps}; }
-  std::shared_ptr<const StreamHealth> health() const override { return health_; }
-  ReadStatus read(Frame& out, milliseconds timeout) override {
-    if (script_.endless) {
-      std::this_thread::sleep_for(std::min(timeout, milliseconds(1)));
-      return ReadStatus::timeout;
-    }
-    if (next_ == script_.pts.size()) {
-      if (script_.breaks) throw SourceError("scripted: cut");
-      return ReadStatus::end;
-    }
-    const std::size_t number = next_++;
-    if (number > 0 && number == script_.back) ++health_->reconnects;
-    if (std::ranges::count(script_.corrupt, int(number)) > 0) return ReadStatus::corrupt;
-    out.pts = script_.pts[number];
-    out.width = int(number);
-    return ReadStatus::frame;
-  }
-  bool rewind() override {
-    next_ = 0;
-    return script_.rewinds;
-  }
-
- private:
-  const Script script_;
-  const std::shared_ptr<StreamHealth> health_ = std::make_shared<StreamHealth>();
-  std::size_t next_ = 0;
-};
-
-std::vector<nanoseconds> every(milliseconds period, int frames) {
-  std::vector<nanoseconds> pts;
-  for (int n = 0; n < frames; ++n) pts.push_back(n * nanoseconds(period));
-  return pts;
-}
 
 struct Delivered {
   std::vector<Frame> frames;
@@ -86,7 +37,7 @@ Delivered read_all(Script script, ReaderOptions options) {
 
 TEST(Reader, ReadsToTheEnd) {
   const Clock::time_point before = Clock::now();
-  const Delivered seen = read_all({every(milliseconds(10), 50), {}}, {});
+  const Delivered seen = read_all({every(milliseconds(10), 50)}, {});
   ASSERT_EQ(seen.frames.size(), 50u);
   for (int n = 0; n < 50; ++n) {
     EXPECT_EQ(seen.frames[n].id, n);
@@ -102,10 +53,10 @@ TEST(Reader, ReadsToTheEnd) {
 }
 
 TEST(Reader, PacedFramesFallDueAtTheirTime) {
-  std::vector<nanoseconds> pts = every(milliseconds(15), 8);
-  for (nanoseconds& one : pts) one += seconds(5);  // a stream need not start at 0
+  // A stream need not start at 0.
+  const std::vector<nanoseconds> pts = every(milliseconds(15), 8, seconds(5));
   const Clock::time_point before = Clock::now();
-  const Delivered seen = read_all({pts, {}}, {.paced = true});
+  const Delivered seen = read_all({pts}, {.paced = true});
   ASSERT_EQ(seen.frames.size(), 8u);
   EXPECT_GE(Clock::now() - before, milliseconds(7 * 15));
   EXPECT_GE(seen.frames[0].captured, before);
@@ -126,7 +77,7 @@ TEST(Reader, LoopsWithGrowingPts) {
 }
 
 TEST(Reader, AJumpOfAnHourIsNotWaitedForAndMissingTimesAreMadeUpFromTheRate) {
-  Script script{every(milliseconds(10), 20), {}};
+  Script script{every(milliseconds(10), 20)};
   for (int n = 10; n < 20; ++n) script.pts[n] += seconds(3600);
   script.pts[15] = script.pts[16] = seconds(0);  // back again, and then none
   const Delivered seen = read_all(script, {.paced = true});
@@ -141,19 +92,21 @@ TEST(Reader, EndsWhereItCannotLoopAtItsLimitOfGoodFramesAndAtABreak) {
   const Script once{.pts = every(milliseconds(10), 3), .rewinds = false};
   EXPECT_EQ(read_all(once, {.loop = true}).frames.size(), 3u);
   // Nothing but rubbish must not go round for ever.
-  EXPECT_EQ(read_all({every(milliseconds(10), 2), {0, 1}}, {.loop = true}).rejected, 2);
-  const Delivered some = read_all({every(milliseconds(10), 10), {1, 3}}, {.limit = 6});
+  EXPECT_EQ(
+      read_all({.pts = every(milliseconds(10), 2), .corrupt = {0, 1}}, {.loop = true}).rejected, 2);
+  const Delivered some =
+      read_all({.pts = every(milliseconds(10), 10), .corrupt = {1, 3}}, {.limit = 6});
   EXPECT_EQ(some.frames.size(), 6u);
   EXPECT_EQ(some.received, 8);
   EXPECT_EQ(some.rejected, 2);
-  const Delivered broken = read_all({.pts = every(milliseconds(10), 5), .breaks = true}, {});
+  const Delivered broken = read_all({every(milliseconds(10), 5), Script::breaks}, {});
   EXPECT_EQ(broken.frames.size(), 5u);
   EXPECT_EQ(broken.error, "scripted: cut");
 }
 
 TEST(Reader, StopEndsASourceThatGivesNothingAndALongSleep) {
   FrameQueue nothing(4, Drop::never), queue(4, Drop::never);
-  Reader endless(std::make_unique<ScriptedSource>(Script{.endless = true}), nothing, {});
+  Reader endless(std::make_unique<ScriptedSource>(Script{{}, Script::is_silent}), nothing, {});
   endless.stop();
   endless.join();
   EXPECT_TRUE(nothing.drained());
@@ -170,7 +123,7 @@ TEST(Reader, StopEndsASourceThatGivesNothingAndALongSleep) {
 TEST(Reader, DestroyingItFreesOneThatWaitsForRoomAndAfterTheEndKeepsWhatWaits) {
   FrameQueue full(2, Drop::never), queue(8, Drop::never);
   const auto frames = [](int count) {
-    return std::make_unique<ScriptedSource>(Script{every(milliseconds(1), count), {}});
+    return std::make_unique<ScriptedSource>(Script{every(milliseconds(1), count)});
   };
   {
     Reader waits(frames(1000), full, {}), ends(frames(5), queue, {});
@@ -192,7 +145,7 @@ class HangingSource : public ScriptedSource {
  public:
   enum class Where { read, destructor };
   HangingSource(std::shared_ptr<Gate> gate, Where where)
-      : ScriptedSource({every(milliseconds(1), 5), {}}), gate_(std::move(gate)), where_(where) {}
+      : ScriptedSource({every(milliseconds(1), 5)}), gate_(std::move(gate)), where_(where) {}
   ~HangingSource() override {
     if (where_ == Where::destructor) pass();
   }

@@ -114,14 +114,8 @@ TEST_F(GStreamer, LosslessFilesComeBackBitForBit) {
   }
 }
 
-TEST_F(GStreamer, ErrorsAreOneLineWithoutCredentials) {
-  const std::string missing = open_error("gst:nosuchelement ! identity");
-  EXPECT_NE(missing.find("nosuchelement"), std::string::npos) << missing;
-  const std::string refused = open_error("rtsp://user:secret@127.0.0.1:9/x");
-  EXPECT_EQ(refused.find("rtsp://***@127.0.0.1:9/x: "), 0u) << refused;
-  EXPECT_EQ(refused.find("secret"), std::string::npos) << refused;
-  EXPECT_EQ(refused.find('\n'), std::string::npos) << refused;
-  for (const char* uri : {"gst:videotestsrc num-buffers=0", "gst:  ! ", "http://127.0.0.1:9/x.mp4"})
+TEST_F(GStreamer, APipelineOrFileWithoutPicturesIsRefused) {
+  for (const char* uri : {"gst:videotestsrc num-buffers=0", "gst:  ! "})
     EXPECT_NE(open_error(uri), "");
   run("audiotestsrc num-buffers=50 ! matroskamux ! filesink location=" + folder / "sound.mkv");
   EXPECT_EQ(open_error(folder / "sound.mkv"), folder / "sound.mkv: there is no video in it");
@@ -167,15 +161,6 @@ TEST_F(GStreamer, ATruncatedFileGivesItsFramesAndThenAnError) {
     EXPECT_NE(part.error.find("s of 10.0 s (truncated?)"), std::string::npos)
         << ending << ": " << part.error;
   }
-}
-
-TEST_F(GStreamer, ALiveSourceSaysSoAndCannotRewind) {
-  const auto source = open_source({.uri = "gst:videotestsrc is-live=true num-buffers=3 ! "
-                                          "video/x-raw,framerate=50/1,width=8,height=8"});
-  EXPECT_TRUE(source->info().live);
-  EXPECT_EQ(source->info().duration_s, 0.0);
-  EXPECT_EQ(read_all(*source).frames.size(), 3u);
-  EXPECT_FALSE(source->rewind());
 }
 
 TEST_F(FfmpegSource, StandsInForAMissingDecoder) {

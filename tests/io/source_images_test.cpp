@@ -43,30 +43,6 @@ std::vector<int> marks(const std::string& uri) {
   return marks(*open_source({.uri = uri}));
 }
 
-TEST_F(Images, BytesAreExact) {
-  put_picture(folder / "00000.png", 100);
-  const auto source = open_source({.uri = "images:" + folder / "%05d.png"});
-  EXPECT_EQ(source->info().kind, "images");
-  EXPECT_EQ(source->info().width, 8);
-  EXPECT_EQ(source->info().height, 6);
-  EXPECT_FALSE(source->info().live);
-  Frame frame;
-  ASSERT_EQ(source->read(frame, std::chrono::milliseconds(0)), ReadStatus::frame);
-  std::vector<std::uint8_t> expected;
-  for (int y = 0; y < 6; ++y) {
-    for (int x = 0; x < 8; ++x) {
-      expected.insert(expected.end(),
-                      {std::uint8_t(100 + x + y), std::uint8_t(y * 10), std::uint8_t(x * 10)});
-    }
-  }
-  EXPECT_EQ(frame.pixels, expected);
-  EXPECT_EQ(frame.channels, 3);
-  ASSERT_TRUE(cv::imwrite(folder / "grey.png", cv::Mat(2, 2, CV_8UC1, cv::Scalar(93))));
-  frame = read_uri("images:" + folder / "grey.png", 1).frames.at(0);
-  EXPECT_EQ(frame.channels, 1);
-  EXPECT_EQ(frame.pixels, std::vector<std::uint8_t>(4, 93));
-}
-
 /// What a source said, after it was read.
 std::vector<std::string> notes(Source& source) {
   marks(source);
@@ -105,18 +81,6 @@ TEST_F(Images, APatternSaysHowManyDigitsAndAFolderAndAGlobAreSortedByName) {
   EXPECT_EQ(marks("images:" + folder.path()), (std::vector<int>{1, 2, 3}));
   EXPECT_EQ(marks("images:" + folder / "*.png"), (std::vector<int>{1, 2}));
   EXPECT_EQ(marks("images:" + folder / "c.bmp"), (std::vector<int>{3}));
-}
-
-TEST_F(Images, ACorruptFileIsPassedOver) {
-  put_bytes(folder / "0.png", "this is no PNG");
-  put_picture(folder / "1.png", 1);
-  put_bytes(folder / "2.png", "");
-  put_picture(folder / "3.png", 3);
-  const auto source = open_source({.uri = "images:" + folder / "%d.png"});
-  EXPECT_EQ(source->info().width, 8);
-  EXPECT_EQ(marks(*source), (std::vector<int>{-1, 1, -1, 3}));
-  EXPECT_TRUE(source->rewind());
-  EXPECT_EQ(marks(*source), (std::vector<int>{-1, 1, -1, 3}));
 }
 
 TEST_F(Images, EachRefusedPictureIsNamed) {
@@ -172,16 +136,6 @@ TEST_F(Images, HiddenFilesAreNoPicturesNorHiddenFoldersOrThoseBesidePicturesClas
   const auto pictures = open_source({.uri = "images:" + folder.path()});
   EXPECT_EQ(pictures->info().classes, 0);
   EXPECT_EQ(marks(*pictures), std::vector<int>{1});
-}
-
-TEST_F(Images, SizesMayChange) {
-  put_picture(folder / "0.png", 0, 8, 6);
-  put_picture(folder / "1.png", 1, 4, 2);
-  const std::vector<Frame> frames = read_uri("images:" + folder / "%d.png").frames;
-  EXPECT_EQ(frames.at(0).pixels.size(), 8u * 6u * 3u);
-  EXPECT_EQ(frames.at(1).width, 4);
-  EXPECT_EQ(frames[1].pixels.size(), 4u * 2u * 3u);
-  EXPECT_EQ(frames[1].pts, std::chrono::milliseconds(40));
 }
 
 TEST_F(Images, NothingToReadAndAPatternWithoutOneWholeNumberAreErrors) {

@@ -28,24 +28,13 @@ TEST_F(OpenSource, EveryKindsOwnExampleIsOfThatKind) {
 }
 
 TEST_F(OpenSource, SaysWhatIsWrong) {
-  const std::string empty = folder / "empty.mp4", text = folder / "clip.mp4";
-  put_bytes(empty, "");
-  put_bytes(text, std::string(4000, 'x') + "\n just text \n");
-  const std::pair<std::string, std::string> cases[] = {
-      {"rtps://u:p@host/x",
-       "rtps://***@host/x: unknown scheme \"rtps\"; known ones: file, rtsp, rtsps, http, https, "
-       "v4l2, gst, images, synth"},
-      {"/no/such/clip.mp4", "/no/such/clip.mp4: no such file"},
-      {"file:///no/such/clip.mp4", "file:///no/such/clip.mp4: no such file"},
-      {empty, empty + ": the file is empty"},
-      {"", "source: no URI is given"}};
-  for (const auto& [uri, error] : cases) EXPECT_EQ(open_error(uri), error);
-  for (const auto& [uri, part] : {std::pair(folder.path(), "is a folder"),
-                                  {std::string("v4l2:///dev/video_none"), "no such device"},
-                                  {text, text.c_str()}})
-    expect_refused(uri, part);
-  EXPECT_EQ(open_error(text).find('\n'), std::string::npos);
-  EXPECT_EQ(scheme_error("ftp://host/x").find("unknown scheme \"ftp\""), 0u);
+  EXPECT_EQ(
+      open_error("rtps://u:p@host/x"),
+      "rtps://***@host/x: unknown scheme \"rtps\"; known ones: file, rtsp, rtsps, http, https, "
+      "v4l2, gst, images, synth");
+  EXPECT_EQ(open_error(""), "source: no URI is given");
+  expect_refused(folder.path(), "is a folder");
+  expect_refused("v4l2:///dev/video_none", "no such device");
   EXPECT_NE(open_error(SourceOptions{.uri = "synth:shapes", .channels = 4}).find("channels"),
             std::string::npos);
 }

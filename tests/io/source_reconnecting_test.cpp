@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/io/loopback.h"
+#include "tests/io/scripted_source.h"
 #include "tests/io/test_folder.h"
 
 namespace millrace::io {
@@ -13,34 +14,12 @@ namespace {
 
 using std::chrono::milliseconds, std::chrono::nanoseconds, std::chrono::seconds;
 
-/// One connection: `frames` 10 ms apart from 0 on, then `then`.
+/// `frames` 10 ms apart from 0 on, then `then`; or no connection at all.
 struct Connection {
-  enum Then { breaks, ends, silence, refused };
+  enum Then { ends = Script::ends, breaks = Script::breaks, silence = Script::is_silent, refused };
   int frames = 0;
   Then then = breaks;
   int width = 8;
-};
-
-class ScriptedConnection : public Source {
- public:
-  explicit ScriptedConnection(Connection script) : script_(script) {}
-  SourceInfo info() const override { return {.width = script_.width, .fps = 100.0}; }
-  ReadStatus read(Frame& out, milliseconds timeout) override {
-    if (next_ < script_.frames) {
-      out.width = script_.width;
-      out.pts = next_++ * milliseconds(10);
-      return ReadStatus::frame;
-    }
-    if (script_.then == Connection::breaks) throw SourceError("scripted: cut");
-    if (script_.then == Connection::ends) return ReadStatus::end;
-    std::this_thread::sleep_for(timeout);
-    return ReadStatus::timeout;
-  }
-  bool rewind() override { return true; }
-
- private:
-  const Connection script_;
-  int next_ = 0;
 };
 
 /// Answers `there` and counts the calls.
@@ -70,7 +49,9 @@ struct Bench {
   std::unique_ptr<Source> open() {
     const Connection now = script[std::min<std::size_t>(opened++, script.size() - 1)];
     if (now.then == Connection::refused) throw SourceError("scripted: refused");
-    return std::make_unique<ScriptedConnection>(now);
+    return std::make_unique<ScriptedSource>(Script{.pts = every(milliseconds(10), now.frames),
+                                                   .then = Script::Then(now.then),
+                                                   .width = now.width});
   }
   /// Reads until `enough` or the end; false if that takes more than a minute.
   bool read_until(const std::function<bool()>& enough) {

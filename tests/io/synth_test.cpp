@@ -39,23 +39,6 @@ TEST(Synth, BytesArePinned) {
   EXPECT_EQ(hash(frame_number(*grey, 99)), 10867379577394382321u) << "frame 100";
 }
 
-TEST(Synth, DescribesItselfAndEndsAfterTheAskedFrames) {
-  const auto source = open("synth:shapes?frames=6", 0, 80, 40, 1);
-  const SourceInfo info = source->info();
-  EXPECT_EQ(info.kind, "synth");
-  EXPECT_EQ(info.width, 80);
-  EXPECT_EQ(info.height, 40);
-  EXPECT_EQ(info.fps, 25.0);
-  EXPECT_FALSE(info.live);
-  const Frame frame = frame_number(*source, 5);
-  EXPECT_EQ(frame.channels, 1);
-  EXPECT_EQ(frame.pixels.size(), 80u * 40u);
-  EXPECT_EQ(frame.pts, std::chrono::milliseconds(5 * 40));
-  EXPECT_NEAR(info.duration_s, 6.0 / 25.0, 1e-12);
-  Frame none;
-  EXPECT_EQ(source->read(none, std::chrono::milliseconds(0)), ReadStatus::end);
-}
-
 TEST(Synth, SeedsDifferAndRewindRepeats) {
   const auto source = open("synth:shapes", 1);
   const Frame first = next(*source);

@@ -60,10 +60,6 @@ void expect_near(const std::vector<double>& got, const std::vector<double>& want
 
 const OptimizerSpec kSgd{.lr = 0.1};
 
-TEST(Correction, InverseAge) {
-  expect_near(train({.kind = "inverse-age"}, {4, 4}, kSgd).weights, {0.98, 0.99, 0.985, 0.975});
-}
-
 TEST(Correction, PipeMaresRateReachesTheFullOne) {
   expect_near(train({.kind = "pipemare", .anneal = 4}, {5, 5}, kSgd).weights,
               {0.98, 0.994953488, 0.983773148, 0.950336133});

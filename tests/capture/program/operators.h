@@ -117,9 +117,6 @@ struct Made {
 Made by_program(const Operators& of, c10::Device device, const ProgramOptions& options = {});
 Tensors in_double(const Operators& of);
 
-/// Calls visit(spec, correction) for each optimizer with each correction.
-void each_update(
-    const std::function<void(stages::OptimizerSpec, const std::string& correction)>& visit);
 /// Updates by each optimizer with each correction, some of them spoiled by what is no number, in
 /// one kernel each. \returns all that they leave.
 Tensors expect_updates_as_in_double(c10::Device device, const ProgramOptions& options = {});

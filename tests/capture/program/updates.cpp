@@ -79,35 +79,27 @@ Tensors update_as_in_double(const stages::OptimizerSpec& spec, const std::string
 
 }  // namespace
 
-void each_update(
-    const std::function<void(stages::OptimizerSpec, const std::string& correction)>& visit) {
+Tensors expect_updates_as_in_double(c10::Device device, const ProgramOptions& options) {
+  const c10::NoGradGuard no_grad;
+  Tensors all;
   for (const std::string& kind : stages::optimizer_names()) {
     for (const double momentum : {0.0, 0.9}) {
       if (momentum != 0 && kind != "sgd" && kind != "rmsprop") continue;
       for (const std::string& correction : stages::correction_names()) {
         SCOPED_TRACE(kind + ", momentum " + std::to_string(momentum) + ", " + correction);
-        visit({.kind = kind,
-               .lr = 1e-3,
-               .momentum = momentum,
-               .weight_decay = 0.01,
-               .clip = kind == "adam" ? 0.5 : 0},
-              correction);
+        const stages::OptimizerSpec spec{.kind = kind,
+                                         .lr = 1e-2,
+                                         .momentum = momentum,
+                                         .weight_decay = 0.01,
+                                         .clip = kind == "adam" ? 0.5 : 0,
+                                         .spike_delay = momentum != 0 ? 2 : 0};
+        for (const std::int64_t count : {3, 5000}) {
+          const Tensors left = update_as_in_double(spec, correction, count, device, options);
+          all.insert(all.end(), left.begin(), left.end());
+        }
       }
     }
   }
-}
-
-Tensors expect_updates_as_in_double(c10::Device device, const ProgramOptions& options) {
-  const c10::NoGradGuard no_grad;
-  Tensors all;
-  each_update([&](stages::OptimizerSpec spec, const std::string& correction) {
-    spec.lr = 1e-2;
-    spec.spike_delay = spec.momentum != 0 ? 2 : 0;
-    for (const std::int64_t count : {3, 5000}) {
-      const Tensors left = update_as_in_double(spec, correction, count, device, options);
-      all.insert(all.end(), left.begin(), left.end());
-    }
-  });
   return all;
 }
 
