@@ -1,9 +1,15 @@
-#include "engine/trainer/trainer.h"
-
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <thread>
 
+#include "engine/trainer/checkpointer.h"
+#include "engine/trainer/trainer.h"
 #include "engine/trainer/trainer_sample.h"
 #include "tests/engine/sample_feed.h"
 
@@ -112,6 +118,135 @@ TEST(TrainerSample, ShowsFloatsWhereTheyLie) {
   TrainerSample sample(buffers, 0, 1);
   EXPECT_EQ(sample.shown_input().data(), sample.input().data());
   EXPECT_EQ(sample.memory()[1].data(), reinterpret_cast<std::byte*>(sample.target().data()));
+}
+
+TrainerOptions in_sequence(int stages, std::vector<int> cut, const std::string& optimizer) {
+  TrainerOptions options = tiny(stages, std::move(cut), optimizer);
+  options.schedule = "sequential";
+  options.optimizer.lr = 0.05;
+  options.optimizer.momentum = 0.9;
+  options.optimizer.schedule = "cosine";  // its rate is another one at each update
+  options.optimizer.T_max = 30;
+  options.optimizer.warmup = 4;
+  return options;
+}
+
+TEST(Checkpoint, GoingOnFromOneEqualsNeverHavingStopped) {
+  for (const std::string& optimizer : stages::optimizer_names()) {
+    Trainer whole(in_sequence(2, {2}, optimizer)), first(in_sequence(2, {2}, optimizer));
+    SampleFeed all(kTiny, 40), part(kTiny, 25);
+    whole.run(all, nullptr);
+    first.run(part, nullptr);
+    TrainerOptions options = in_sequence(3, {1, 4}, optimizer);  // another cut
+    options.weights = first.checkpoint();
+    Trainer second(options);
+    SampleFeed rest(kTiny, 40, 25);
+    second.run(rest, nullptr);
+    expect_equal_bits(second.state(), whole.state());
+  }
+}
+
+/// Expects a two-stage run of so many samples, whose second stage is `behind` samples behind, to
+/// write checkpoints after those that are `expected`.
+void expect_written(std::int64_t behind, std::int64_t samples,
+                    const std::vector<std::int64_t>& expected,
+                    const std::function<void(Checkpointer&, std::int64_t)>& meanwhile) {
+  std::vector<std::int64_t> written;
+  std::int64_t at[2] = {};
+  Checkpointer checkpointer(
+      2, 10,
+      [&](int stage) {
+        return stages::StateDict{{std::to_string(stage), at::full({1}, double(at[stage]))}};
+      },
+      [&](const stages::StateDict& state, std::int64_t) {
+        EXPECT_TRUE(at::equal(state[0].second, state[1].second)) << "stages of different samples";
+        written.push_back(std::int64_t(state[0].second.item<double>()));
+      });
+  const auto pass = [&](int stage, std::int64_t sample) {
+    if (sample < 0 || sample >= samples) return;
+    at[stage] = sample + 1;
+    const std::int64_t before = checkpointer.written();
+    checkpointer.after_sample(stage, sample);
+    // Each is written before a newer one can replace it.
+    if (stage == 1 && std::ranges::count(expected, sample + 1) == 1) {
+      while (checkpointer.written() == before)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  };
+  for (std::int64_t sample = 0; sample < samples + behind; ++sample) {
+    meanwhile(checkpointer, sample);
+    pass(0, sample);
+    pass(1, sample - behind);
+  }
+  checkpointer.finish();
+  EXPECT_EQ(checkpointer.error(), "");
+  EXPECT_EQ(written, expected);
+}
+
+TEST(Checkpointer, EveryMayChangeWhileStagesAreApart) {
+  // 20 is incomplete; every checkpoint is of one sample.
+  expect_written(3, 60, {10, 30, 45}, [](Checkpointer& checkpointer, std::int64_t sample) {
+    if (sample == 21) checkpointer.set_every(15);  // the first stage passed 20, the other did not
+    if (sample == 50) checkpointer.set_every(0);
+  });
+}
+
+TEST(Checkpointer, ADemandIsMetBesideARegularOne) {
+  const std::vector<std::int64_t> expected = {10, 20, 21, 30, 40};
+  expect_written(2, 40, expected, [](Checkpointer& checkpointer, std::int64_t sample) {
+    if (sample == 12) checkpointer.ask(19);  // due with the regular one of 20
+  });
+}
+
+TrainerOptions guarded(const std::string& schedule, const std::string& optimizer) {
+  TrainerOptions options = tiny(2, {2}, optimizer);
+  options.schedule = schedule;
+  options.optimizer.lr = 0.01;
+  options.guard = true;
+  return options;
+}
+
+TEST(BadFrames, NoneWithoutNumbersChangesAWeight) {
+  const auto spoiled = [](std::int64_t n) { return n % 100 == 57; };
+  for (const std::string& optimizer : stages::optimizer_names()) {
+    for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+      Trainer trainer(guarded("sequential", optimizer));
+      SampleFeed feed(kTiny, 300);
+      feed.rewrite = [&](std::int64_t n, std::span<float> to) {
+        if (spoiled(n)) to[std::size_t(n) % to.size()] = bad;
+      };
+      std::vector<stages::StateDict> last(2);
+      std::atomic<int> held{0};  // the stages have a thread each
+      PipelineOptions options;
+      options.after_sample = [&](int stage, std::int64_t sample) {
+        stages::StateDict now = trainer.checkpoint(stage);
+        if (spoiled(sample)) {
+          expect_equal_bits(now, last[std::size_t(stage)]);
+          ++held;
+        }
+        for (auto& [name, value] : now) value = value.clone();
+        last[std::size_t(stage)] = std::move(now);
+      };
+      trainer.run(feed, nullptr, options);
+      EXPECT_EQ(held.load(), 2 * 3) << optimizer;
+    }
+  }
+}
+
+TEST(BadFrames, BlackAndWhiteOnesAreLearnedFromLikeAnyOther) {
+  for (const std::string schedule : {"partime", "pipedream", "1f1b"}) {
+    for (const float value : {0.0f, 1.0f}) {
+      Trainer trainer(guarded(schedule, "adam"));
+      SampleFeed feed(kTiny, 400);
+      feed.rewrite = [&](std::int64_t, std::span<float> to) { std::ranges::fill(to, value); };
+      LossLog log;
+      trainer.run(feed, &log);
+      for (const auto& [name, tensor] : trainer.state())
+        EXPECT_TRUE(at::isfinite(tensor).all().item<bool>()) << schedule << " " << name;
+      ASSERT_EQ(log.losses.size(), 400u);
+      EXPECT_LT(log.losses.back(), 0.5f * log.losses.front()) << schedule << ", all " << value;
+    }
+  }
 }
 
 }  // namespace

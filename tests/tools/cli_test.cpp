@@ -1,8 +1,11 @@
-#include "tools/cli/compare/compare.h"
-
 #include <gtest/gtest.h>
 
+#include <csignal>
+#include <thread>
+
 #include "tests/io/test_folder.h"
+#include "tools/cli/commands/signals.h"
+#include "tools/cli/compare/compare.h"
 
 namespace millrace::cli {
 namespace {
@@ -29,6 +32,18 @@ TEST_F(Compare, LongCurvesAreThinnedByTheirMeans) {
   for (const auto& [frame, loss] : curves.network) EXPECT_EQ(loss, 0.5);
   const io::Chart chart = compare_chart({{"a", curves}, {"b", curves}});
   EXPECT_EQ(chart.series.size(), 2u);
+}
+
+TEST(Signals, TwoAtOnceAreOneAndALaterOneEndsTheProcess) {
+  const auto ends = [](std::chrono::milliseconds apart) {
+    catch_signals();
+    std::raise(SIGINT);
+    std::this_thread::sleep_for(apart);
+    std::raise(SIGTERM);
+    _exit(asked_to_stop() ? 0 : 1);
+  };
+  EXPECT_EXIT(ends({}), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(ends(std::chrono::milliseconds(600)), testing::KilledBySignal(SIGTERM), "");
 }
 
 }  // namespace
