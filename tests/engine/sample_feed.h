@@ -71,6 +71,16 @@ inline TrainerOptions tiny(int stages, std::vector<int> cut, const std::string& 
   return options;
 }
 
+/// The stages of a schedule, replicas tied.
+inline std::vector<stages::Stage> tied_stages(const TrainerOptions& options,
+                                              const Schedule& schedule) {
+  std::vector<stages::Stage> stages = build_stages(options, schedule);
+  std::vector<stages::Stage*> places;
+  for (stages::Stage& stage : stages) places.push_back(&stage);
+  tie_replicas(schedule, places);
+  return stages;
+}
+
 inline void expect_equal_bits(const stages::StateDict& a, const stages::StateDict& b) {
   ASSERT_EQ(a.size(), b.size());
   for (std::size_t i = 0; i < a.size(); ++i) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
+#include <cmath>
 
 #include "capture/program/stage_programs.h"
 #include "tests/engine/oracle.h"
@@ -153,10 +155,7 @@ inline Trained by_oracle(TrainerOptions options, std::int64_t samples, std::int6
   if (!sample) sample = [&](std::int64_t n) { return sample_at(n, options.sample); };
   if (!as_recorded) options.devices.clear(), options.capture = Capture::eager;
   const Schedule schedule = schedule_of(options);
-  std::vector<stages::Stage> stages = build_stages(options, schedule);
-  std::vector<stages::Stage*> places;
-  for (stages::Stage& stage : stages) places.push_back(&stage);
-  tie_replicas(schedule, places);
+  std::vector<stages::Stage> stages = tied_stages(options, schedule);
   Trained result;
   const SampleFunction brought = brought_to(stages, sample);
   const auto learns = [&](std::int64_t n) {
@@ -184,5 +183,76 @@ inline void expect_equal(const Trained& got, const Trained& expected) {
   expect_equal_bits(got.weights, expected.weights);
   EXPECT_EQ(got.losses, expected.losses);
 }
+
+// ---- Samples of which some have no target.
+
+/// Whether sample n has a target.
+inline bool told_most(std::int64_t n) {
+  return n % 11 != 5;
+}
+
+/// Trains on a feed of so many samples, of which told_most() have a target; the losses of the
+/// others don't matter.
+inline void expect_equal_where_told(const TrainerOptions& options, Feed& feed, std::int64_t samples,
+                                    const Trained& expected) {
+  Trainer trainer(options);
+  LossLog log;
+  const Outcome outcome = trainer.run(feed, &log);
+  EXPECT_GE(outcome.without_target, samples / 11);
+  EXPECT_EQ(outcome.trained + outcome.without_target + outcome.rejected, samples);
+  expect_equal_bits(trainer.state(), expected.weights);
+  ASSERT_EQ(log.losses.size(), expected.losses.size());
+  for (std::size_t n = 0; n < log.losses.size(); ++n) {
+    if (told_most(std::int64_t(n))) {
+      EXPECT_EQ(log.losses[n], expected.losses[n]) << "sample " << n;
+    } else {
+      EXPECT_TRUE(std::isnan(log.losses[n])) << "sample " << n;
+    }
+  }
+}
+
+/// Sample n with a target that is not its input.
+inline std::pair<at::Tensor, at::Tensor> late_sample(std::int64_t n) {
+  return {sample_at(n, kShape).first, sample_at(5000 + n, kShape).first};
+}
+
+/// `options` with late targets.
+inline TrainerOptions late(TrainerOptions options) {
+  options.target_is_input = false;
+  options.late_targets = true;
+  return options;
+}
+
+constexpr std::int64_t kLateSamples = 44;
+
+/// kLateSamples of late_sample(), whose targets arrive only when two later samples were taken.
+class LateFeed final : public Feed {
+ public:
+  Status poll(std::chrono::microseconds) override {
+    return next_ < kLateSamples ? Status::ready : Status::end;
+  }
+  void take(Sample& sample) override {
+    const std::int64_t n = next_.load();
+    write(late_sample(n).first, sample.input());
+    sample.info = {.frame = n, .captured = Clock::now()};
+    next_ = n + 1;
+  }
+  /// Every third call delivers targets that a stream would have brought by then, whether or not a
+  /// stage can take them.
+  Status target(Sample& sample, std::chrono::microseconds) override {
+    const std::int64_t n = sample.info.frame;
+    if (++looks_ % 3 > 0 && next_ < std::min(kLateSamples, n + 3)) return Status::wait;
+    if (!told_most(n)) return Status::end;
+    write(late_sample(n).second, sample.target());
+    return Status::ready;
+  }
+
+ private:
+  static void write(const at::Tensor& from, std::span<float> to) {
+    std::copy_n(from.const_data_ptr<float>(), to.size(), to.begin());
+  }
+
+  std::atomic<std::int64_t> next_{0}, looks_{0};
+};
 
 }  // namespace millrace::engine

@@ -81,10 +81,7 @@ std::vector<TrainerOptions> all_options() {
 }
 
 stages::StateDict meaning(const Schedule& schedule, const TrainerOptions& options) {
-  std::vector<stages::Stage> stages = build_stages(options, schedule);
-  std::vector<stages::Stage*> places;
-  for (stages::Stage& stage : stages) places.push_back(&stage);
-  tie_replicas(schedule, places);
+  std::vector<stages::Stage> stages = tied_stages(options, schedule);
   run_oracle(
       schedule, stages, [](std::int64_t n) { return sample_at(n, kPicture); }, kSamples);
   stages::StateDict all;

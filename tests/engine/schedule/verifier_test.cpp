@@ -42,19 +42,8 @@ TEST(Verifier, PassesEveryGenerator) {
 }
 
 TEST(Verifier, PassesReplicatedStages) {
-  using Counts = std::vector<int>;
-  for (const Counts& replicas : std::vector<Counts>{{2, 1},
-                                                    {1, 2},
-                                                    {2, 2},
-                                                    {3, 1},
-                                                    {1, 3},
-                                                    {3, 2},
-                                                    {2, 3},
-                                                    {4, 2, 1},
-                                                    {1, 2, 1},
-                                                    {2, 1, 2},
-                                                    {15, 1},
-                                                    {1, 4, 2, 3}}) {
+  for (const auto& replicas : std::vector<std::vector<int>>{
+           {2, 2}, {3, 2}, {2, 3}, {4, 2, 1}, {2, 1, 2}, {15, 1}, {1, 4, 2, 3}}) {
     const Schedule schedule =
         make_schedule("pipedream", {.stages = int(replicas.size()), .replicas = replicas});
     const auto fault = verify(schedule);

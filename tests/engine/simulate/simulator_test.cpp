@@ -38,6 +38,7 @@ SimulationInput with_events(std::vector<plan::StageCosts> costs, std::int64_t sa
   return {.samples = samples, .stages = std::move(costs), .events = true};
 }
 
+/// Without replicas, whose meetings have a test of their own.
 std::vector<Schedule> all_schedules() {
   std::vector<Schedule> list;
   for (const std::string& name : schedule_names()) {
@@ -51,17 +52,7 @@ std::vector<Schedule> all_schedules() {
     }
   }
   list.push_back(make_schedule("pipedream", {.stages = 4, .vertical_sync = true}));
-  for (const std::vector<int>& replicas :
-       {std::vector<int>{2, 1}, {1, 2}, {3, 1}, {2, 2}, {1, 3}, {2, 3}, {3, 2}}) {
-    list.push_back(make_schedule("pipedream", {.stages = 2, .replicas = replicas}));
-  }
   return list;
-}
-
-std::string described(const Schedule& schedule) {
-  std::string text = schedule.name + ", " + std::to_string(schedule.stages) + " stages";
-  for (const int replicas : schedule.replicas) text += " x" + std::to_string(replicas);
-  return text;
 }
 
 /// End of each action on a sample; for updates, the worker's last one.
@@ -69,7 +60,6 @@ using Times = std::map<std::tuple<Op, int, std::int64_t>, double>;
 
 TEST(Simulator, StartsEachActionAsSoonAsItsNeedsAreMet) {
   for (const Schedule& schedule : all_schedules()) {
-    if (!schedule.replicas.empty()) continue;  // meetings have a test of their own
     const Simulation simulation =
         simulate(schedule, with_events(random_costs(schedule.stages, 5), 18));
     const std::vector<std::int64_t> first = first_backwards(schedule);
@@ -94,7 +84,7 @@ TEST(Simulator, StartsEachActionAsSoonAsItsNeedsAreMet) {
         const Op op = of[a.stage + 1].split ? Op::backward_input : Op::backward;
         needs = std::max(needs, ends.at({op, a.stage + 1, a.gradient}));
       }
-      EXPECT_EQ(event.start_ms, needs) << described(schedule) << action_text(a, true);
+      EXPECT_EQ(event.start_ms, needs) << schedule.name << schedule.stages << action_text(a, true);
       free[event.worker] = ends[{a.op, a.stage, a.sample}] = event.end_ms();
     }
   }

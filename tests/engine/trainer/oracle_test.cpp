@@ -10,7 +10,6 @@
 
 #include <torch/csrc/autograd/autograd.h>
 
-#include "tests/engine/late_feed.h"
 #include "tests/engine/trained.h"
 
 namespace millrace::engine {
@@ -56,19 +55,10 @@ TEST_P(OracleTest, LearningFromEveryThirdEqualsOracle) {
 }
 
 TEST_P(OracleTest, SamplesWithoutATargetArePredictedOnlyAsTheOracleDoes) {
-  TrainerOptions options = small(GetParam());
-  const auto told = [](std::int64_t sample) { return sample % 11 != 5; };
-  Trainer trainer(options);
+  const TrainerOptions options = small(GetParam());
   SampleFeed feed(kShape, 100);
-  feed.has_target = told;
-  LossLog log;
-  const Outcome outcome = trainer.run(feed, &log, {});
-  EXPECT_EQ(outcome.predicted_only, 0);
-  EXPECT_GE(outcome.without_target, 9);
-  EXPECT_EQ(outcome.trained + outcome.without_target + outcome.rejected, 100);
-  const Trained expected = by_oracle(options, 100, 1, false, {}, told);
-  expect_equal_bits(trainer.state(), expected.weights);
-  expect_equal_losses(log.losses, expected.losses, told);
+  feed.has_target = told_most;
+  expect_equal_where_told(options, feed, 100, by_oracle(options, 100, 1, false, {}, told_most));
 }
 
 TEST_P(OracleTest, TargetsThatComeLateGiveTheSameWeightsAndLosses) {
@@ -76,8 +66,9 @@ TEST_P(OracleTest, TargetsThatComeLateGiveTheSameWeightsAndLosses) {
   for (const bool guard : {false, true}) {
     TrainerOptions options = late(small(GetParam()));
     options.guard = guard;
-    expect_equal_with_late_targets(
-        options, by_oracle(options, kLateSamples, 1, false, late_sample, told_most));
+    LateFeed feed;
+    expect_equal_where_told(options, feed, kLateSamples,
+                            by_oracle(options, kLateSamples, 1, false, late_sample, told_most));
   }
 }
 

@@ -2,7 +2,6 @@
 // device that defers work and runs it in any order that events allow.
 #include <gtest/gtest.h>
 
-#include "tests/engine/late_feed.h"
 #include "tests/engine/trained.h"
 
 namespace millrace::engine {
@@ -36,8 +35,9 @@ TEST_P(RecordedTest, EqualsTheOracle) {
 
 TEST_P(RecordedTest, TargetsThatComeLateGiveTheSameWeightsAndLosses) {
   const TrainerOptions how = recorded(late(small(GetParam())));
-  expect_equal_with_late_targets(how,
-                                 by_oracle(how, kLateSamples, 1, true, late_sample, told_most));
+  LateFeed feed;
+  expect_equal_where_told(how, feed, kLateSamples,
+                          by_oracle(how, kLateSamples, 1, true, late_sample, told_most));
 }
 
 INSTANTIATE_TEST_SUITE_P(Schedules, RecordedTest, testing::ValuesIn(recorded_cases()),
