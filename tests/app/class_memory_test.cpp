@@ -181,6 +181,7 @@ TEST(ClassMemory, WhatAWeightsFileKnowsOfAClassStandsForItUntilItIsLabelledAgain
   for (int n = 0; n < 60; ++n) before.see(n % 2, n % 2);
   before.memory.solve(true);
   const auto file = before.memory.told().likeness->json(/*features=*/true);
+  EXPECT_FALSE(Likeness::from(nlohmann::json::parse("{\"mean\": 3}")).any());
   Teaching after(3, {.known = Likeness::from(file)});
   for (int n = 0; n < 20; ++n) after.see(2, 2);  // a new class
   EXPECT_TRUE(after.memory.solve(true));
@@ -207,40 +208,6 @@ TEST(ClassMemory, StateOfAnotherShapeIsIgnored) {
   EXPECT_EQ(after.memory.told().solved, 0);
   after.memory.restore(state);
   EXPECT_EQ(after.memory.told().solved, 1);
-}
-
-TEST(Likeness, AFrameUnlikeEveryClassIsNeither) {
-  Teaching teaching(2);
-  for (int n = 0; n < 60; ++n) teaching.see(n % 2, n % 2);
-  teaching.memory.solve(true);
-  const Likeness read = Likeness::from(teaching.memory.likeness().json(true));
-  std::vector<float> thumbnail(Likeness::values(1));
-  for (const int label : {0, 1, 2}) {
-    const at::Tensor frame = label < 2 ? teaching.frame(label) : at::ones({1, kEdge, kEdge});
-    Likeness::shrink({frame.const_data_ptr<float>(), std::size_t(frame.numel())}, 1, kEdge, kEdge,
-                     thumbnail);
-    EXPECT_EQ(read.unlike(thumbnail), teaching.memory.likeness().unlike(thumbnail));
-    EXPECT_EQ(read.unlike(thumbnail), label == 2);
-  }
-  EXPECT_FALSE(Likeness::from(nlohmann::json::parse("{\"mean\": 3}")).any());
-}
-
-/// Repeating the last label is right in 18 of 20 frames, and wrong at each return of a class.
-TEST(ClassScores, WhoRepeatsTheLastLabelDoesNotScoreOnReturn) {
-  ClassScores lazy(2, 1), knows(2, 1, 0, 5);
-  float last[2] = {1, 0};
-  for (int n = 0; n < 100; ++n) {
-    const float target[2] = {n / 10 % 2 == 0 ? 1.0f : 0.0f, n / 10 % 2 == 0 ? 0.0f : 1.0f};
-    lazy.see(target, last, n);
-    knows.see(target, target, n);
-    std::copy_n(target, 2, last);
-  }
-  EXPECT_GT(lazy.hits().network.mean(), 0.9);
-  EXPECT_EQ(lazy.returned().network.count(), 8);
-  EXPECT_EQ(lazy.returned().network.mean(), 0);
-  EXPECT_EQ(knows.returned().network.count(), 40);
-  EXPECT_EQ(knows.returned().network.mean(), 1);
-  EXPECT_NEAR(knows.returned().majority.mean(), 0.5, 0.1);
 }
 
 /// Values of three classes at four pixels.

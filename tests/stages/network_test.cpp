@@ -28,9 +28,6 @@ TEST(Presets, KeepTheSizeOfTheirInput) {
   EXPECT_EQ(run({.layers = 3}, {3, 17, 23}).sizes(), at::IntArrayRef({1, 3, 17, 23}));
   EXPECT_EQ(run({.preset = "resnet18"}, {3, 64, 96}).sizes(), at::IntArrayRef({1, 3, 64, 96}));
   EXPECT_EQ(run({.preset = "resnet50"}, {3, 32, 32}).sizes(), at::IntArrayRef({1, 3, 32, 32}));
-  EXPECT_NE(complaint_about({.preset = "resnet18"}, {3, 48, 64})
-                .find("must have the shape of its target"),
-            std::string::npos);
   EXPECT_EQ(complaint_about({.preset = "resnet34"}, {3, 64, 64}),
             "model.preset: unknown \"resnet34\"");
 }

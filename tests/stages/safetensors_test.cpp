@@ -28,19 +28,12 @@ std::string with_header(const std::string& header, std::size_t data) {
   return bytes + header + std::string(data, '\0');
 }
 
-TEST_F(Safetensors, RoundTripKeepsNamesShapesAndBits) {
-  const StateDict state = {
-      {"0.weight", at::randn({4, 3, 5, 5})}, {"0.bias", at::randn({4})}, {"empty", at::zeros({0})}};
-  const StateDict read = read_safetensors(write(to_safetensors(state)));
-  ASSERT_EQ(read.size(), state.size());
-  for (std::size_t i = 0; i < state.size(); ++i) {
-    EXPECT_EQ(read[i].first, state[i].first);
-    EXPECT_TRUE(at::equal(read[i].second, state[i].second));
-  }
+/// That tensors come back to the bit, and PyTorch reads them: tests/cli/test_reference.py.
+TEST_F(Safetensors, DataBeginAtAMultipleOfEight) {
   const std::string bytes = to_safetensors({{"a", at::ones({1})}});
   std::uint64_t size = 0;
   std::memcpy(&size, bytes.data(), 8);
-  EXPECT_EQ(size % 8, 0u) << "where its data begin";
+  EXPECT_EQ(size % 8, 0u);
   EXPECT_EQ(bytes.size(), 8 + size + 4);
 }
 

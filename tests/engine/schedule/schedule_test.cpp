@@ -69,28 +69,6 @@ TEST(Generators, WriteTheStaircasesOfTheirPapers) {
        "F0 I0 F1 I1 F2 I2 W0 F3 I3 W1 W2 W3 U3 F4"});
 }
 
-TEST(Pipedream, KeepsVersionsByItsRuleAndDealsSamplesToReplicas) {
-  using Versions = std::vector<int>;
-  EXPECT_EQ(make_schedule("pipedream", {.stages = 3}).versions, (Versions{3, 2, 1}));
-  EXPECT_EQ(make_schedule("pipedream", {.stages = 3, .vertical_sync = true}).versions,
-            (Versions{3, 3, 3}));
-  const Schedule s = make_schedule("pipedream", {.stages = 2, .replicas = {2, 1}});
-  EXPECT_EQ(s.versions, (Versions{2, 1}));
-  EXPECT_EQ(s.samples_an_update(0), 2);
-  EXPECT_EQ(s.trained(7), 6);
-  EXPECT_EQ(s.replica_of(0, 5), 1);
-  EXPECT_EQ(s.replica_id(1, 0), 2);
-  EXPECT_EQ(workers_of_replicas(s), (std::vector<int>{0, 1, 2}));
-  EXPECT_EQ(gradient_ages(s), (std::vector<std::int64_t>{2, 0}));
-}
-
-TEST(StageNeeds, FollowFromTheActions) {
-  const Schedule s = make_schedule("gpipe", {.stages = 2, .microbatches = 2, .recompute = true});
-  EXPECT_TRUE(stage_needs(s)[0].recompute);
-  EXPECT_FALSE(stage_needs(s)[0].split);
-  EXPECT_TRUE(stage_needs(make_schedule("zb-h1", {.stages = 2}))[1].split);
-}
-
 TEST(WorkerNames, SayReplicasAndChunks) {
   EXPECT_EQ(worker_names(make_schedule("pipedream", {.stages = 2, .replicas = {2, 1}})),
             (std::vector<std::string>{"stage 0.0", "stage 0.1", "stage 1.0"}));

@@ -79,16 +79,6 @@ TEST(Checkpoint, HoldsWhatACorrectionHasMeasured) {
   }
 }
 
-/// Its output would be trained by a head.
-TEST(Trainer, AStageThatLearnsByItselfIsNotLeftWithoutWeightsAtTheEnd) {
-  for (const char* correction : {"none", "local", "deep-supervision"}) {
-    TrainerOptions options = tiny(2, {});
-    options.correction.kind = correction;
-    options.module_ms = {1, 1, 1, 1, 1, 9};
-    EXPECT_EQ(Trainer(options).now().cut.front() == 5, std::string(correction) == "none");
-  }
-}
-
 TEST(Recut, RefusesACutThatCannotBe) {
   TrainerOptions options = tiny(2, {2});
   options.may_recut = true;
@@ -111,13 +101,6 @@ TEST(TrainerSample, MakesFloatsOfBytesOnceAFrame) {
   EXPECT_EQ(first.shown_input()[3], 0.0f);
   second.input_bytes();  // another frame is written
   EXPECT_EQ(second.shown_target()[3], 0.2f);
-}
-
-TEST(TrainerSample, ShowsFloatsWhereTheyLie) {
-  capture::SampleBuffers buffers(1, {1, 1, 2, 2}, {1, 1, 2, 2});
-  TrainerSample sample(buffers, 0, 1);
-  EXPECT_EQ(sample.shown_input().data(), sample.input().data());
-  EXPECT_EQ(sample.memory()[1].data(), reinterpret_cast<std::byte*>(sample.target().data()));
 }
 
 TrainerOptions in_sequence(int stages, std::vector<int> cut, const std::string& optimizer) {
