@@ -234,22 +234,6 @@ TEST_F(GpuChoices, SurviveACacheThatIsDamagedOrCannotBeWritten) {
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
 }
 
-/// One kernel takes both, with memory for two chunks of channels and for one.
-TEST_F(GpuChoices, OfANarrowConvolutionLeaveAWideOneItsMemory) {
-  at::manual_seed(1);
-  const auto both = [](const Tensors& t) {
-    return Tensors{at::conv2d(t[0], t[1], {}, 1, 1), at::conv2d(t[2], t[3], {}, 1, 1)};
-  };
-  for (const bool tuned : {false, true}) {
-    const Operators of = {both,
-                          {at::randn({1, 48, 5, 7}, kGpu), at::randn({48, 48, 3, 3}, kGpu),
-                           at::randn({1, 16, 5, 7}, kGpu), at::randn({16, 16, 3, 3}, kGpu)}};
-    for (const kernels::Precision precision :
-         {kernels::Precision::kFloat32, kernels::Precision::kTf32, kernels::Precision::kBf16})
-      EXPECT_NO_THROW(by_program(of, kGpu, {.numerics = {.precision = precision, .tuned = tuned}}));
-  }
-}
-
 /// All kernels of a tile: of windows, products and directions each by itself, or one of each kind.
 std::vector<std::string> every_kernel() {
   const std::vector<std::string> windows = {"3, 3, 1, 1, 1, 1, 1, 1", "5, 5, 1, 1, 1, 1, 2, 2",

@@ -121,18 +121,6 @@ TEST(HealthJson, SaysWhatIsWrong) {
   EXPECT_EQ(status(), "ok 200");
 }
 
-TEST(HealthJson, ARunThatWaitsForLabelsIsWell) {
-  Trend trend;
-  Snapshot s = snapshot();
-  s.frames.trained = 0;
-  s.frames.without_target = 50;
-  const auto status = [&](int seconds) {
-    return status_of(trend.add(s, Clock::time_point() + std::chrono::seconds(seconds)));
-  };
-  EXPECT_EQ(status(1), "waiting for labels 200");
-  EXPECT_EQ(status(60), "stalled 503") << "nor do frames come";
-}
-
 TEST(Obey, RefusesWhatIsNoCommandOrNotOffered) {
   Controls controls({.set_learning_rate = [](double) { FAIL(); }});
   for (const char* wrong :

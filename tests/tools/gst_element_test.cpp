@@ -122,15 +122,6 @@ TEST_F(GstElement, APictureOfTheNextFrameBearsThatOnesTime) {
   for (int i = 2; i < 6; ++i) EXPECT_EQ(harness.pull(), GstClockTime(i) * kFrame);
 }
 
-TEST_F(GstElement, TheEndComesAfterAllPicturesAndTheWeightsAreThere) {
-  Harness harness(Properties{{"weights", weights}, {"report", report}});
-  harness.push_all(0, 5);
-  harness.end();
-  EXPECT_EQ(gst_harness_buffers_received(harness.get()), 5u);
-  EXPECT_TRUE(std::filesystem::exists(weights));
-  expect_trained(5);
-}
-
 TEST_F(GstElement, AFlushThrowsAwayPicturesButNothingThatWasLearned) {
   Harness harness(Properties{{"report", report}});
   harness.push_all(0, 4);

@@ -172,20 +172,6 @@ TEST(Load, IsTheMeanOfAStretchOverReplicas) {
   EXPECT_DOUBLE_EQ(load.budget, 40.0);
 }
 
-TEST(Change, IsToldInOneLineWithItsReason) {
-  Overload overload({.policy = Policy::skip});
-  EXPECT_EQ(text(third(overload, load_of({1, 41.2}, 33.3))),
-            "train every: 1 -> 2: stage 1 took 41.2 ms of 33.3 ms");
-  EXPECT_EQ(text({.kind = Kind::recut,
-                  .stage = 1,
-                  .took_ms = 41.2,
-                  .budget_ms = 33.3,
-                  .from_cut = {3, 7},
-                  .cut = {4, 7}}),
-            "re-cut: 3,7 -> 4,7: stage 1 took 41.2 ms of 33.3 ms");
-  EXPECT_EQ(text(Change{}), "");
-}
-
 TEST(Change, NamesNoStageWhereNoneIsTooSlowAlone) {
   Overload overload({});
   // Sequential stages: their times add up.
