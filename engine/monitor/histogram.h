@@ -41,14 +41,10 @@ class Histogram {
     if (ns > max_) max_ = ns;
   }
 
-  // -= and clear(): by the writer, or while there is none.
+  // +=, -= and clear(): by the writer, or while there is none.
+  Histogram& operator+=(const Histogram& other) { return add(other, 1); }
   /// Does not lower max().
-  Histogram& operator-=(const Histogram& before) {
-    for (std::size_t i = 0; i < buckets_.size(); ++i) buckets_[i] += -before.buckets_[i];
-    count_ += -before.count();
-    sum_ += -before.sum();
-    return *this;
-  }
+  Histogram& operator-=(const Histogram& before) { return add(before, -1); }
   void clear() { *this = {}; }
 
   std::int64_t count() const { return count_; }
@@ -80,6 +76,16 @@ class Histogram {
   static constexpr int kSubBits = 6;
   static constexpr int kOctaves = 37;
 
+  Histogram& add(const Histogram& other, int sign) {
+    for (std::size_t i = 0; i < buckets_.size(); ++i) {
+      const std::int64_t n = sign * other.buckets_[i];
+      buckets_[i] += n;
+      count_ += n;
+    }
+    sum_ += sign * other.sum();
+    max_ = std::max(max(), other.max());
+    return *this;
+  }
   static std::size_t index(std::uint64_t ns) {
     constexpr std::uint64_t sub = 1u << kSubBits;
     if (ns < sub) return ns;  // the first octaves are exact

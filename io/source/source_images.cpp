@@ -43,7 +43,7 @@ bool is_picture(const fs::path& path) {
   return endings.contains(ending_of(path));
 }
 
-fs::path folder_of(const fs::path& path) {
+fs::path folder_above(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
@@ -72,7 +72,7 @@ NumberedName parse_numbered(const std::string& pattern) {
   const fs::path whole(pattern);
   const std::string file = whole.filename().string();
   NumberedName name;
-  name.folder = folder_of(whole).string();
+  name.folder = folder_above(whole).string();
   std::error_code ignored;
   if (name.folder.find('%') != std::string::npos && !fs::exists(name.folder, ignored))
     throw std::invalid_argument("a number can stand in a file's name only, not in a folder's");
@@ -97,7 +97,7 @@ NumberedName parse_numbered(const std::string& pattern) {
 std::vector<std::string> list_pictures(const std::string& folder_or_glob) {
   std::error_code error;
   const bool folder = fs::is_directory(folder_or_glob, error);
-  const fs::path place = folder ? fs::path(folder_or_glob) : folder_of(folder_or_glob);
+  const fs::path place = folder ? fs::path(folder_or_glob) : folder_above(folder_or_glob);
   const std::string glob = fs::path(folder_or_glob).filename().string();
   std::vector<std::string> found;
   for (const auto& entry : fs::directory_iterator(place, error)) {

@@ -26,7 +26,7 @@ constexpr std::uint8_t kLeft[] = {200, 40, 60};
 constexpr std::uint8_t kRight[] = {30, 90, 210};
 
 // Two colours side by side, and a bar that moves from top to bottom in ten frames.
-Frame picture(int number, int width, int height, int channels = 3) {
+Frame numbered(int number, int width, int height, int channels = 3) {
   // A video need not start at 0.
   Frame frame{.id = number, .pts = number * milliseconds(100) + seconds(7)};
   frame.reshape(width, height, channels);
@@ -64,7 +64,7 @@ void write_all(VideoWriter& writer, int frames, int width, int height, int chann
   for (int n = 0; n < frames; ++n) {
     const std::int64_t before = writer.written();
     const Clock::time_point limit = Clock::now() + seconds(10);
-    const Frame frame = picture(n, width, height, channels);
+    const Frame frame = numbered(n, width, height, channels);
     while (writer.written() == before && Clock::now() < limit) {
       writer.write(frame);
       if (writer.written() == before) std::this_thread::sleep_for(milliseconds(2));
@@ -139,7 +139,7 @@ TEST_F(VideoFile, WhatWasBrokenOffCanBePlayed) {
 
 TEST_F(VideoFile, TheWriterIsNeverHeldUp) {
   const auto writer = open_video_writer(writer_options(folder / "out.mkv", 640, 480));
-  Frame moving = picture(0, 640, 480);
+  Frame moving = numbered(0, 640, 480);
   for (int n = 0; n < 500; ++n) {
     moving.pts = n * milliseconds(10);
     writer->write(moving);
@@ -175,7 +175,7 @@ TEST_F(VideoFile, RefusalsNameTheFile) {
   std::filesystem::create_directory(folder / "x.mp4.part");
   EXPECT_NE(refusal(folder / "x.mp4").find("x.mp4: "), std::string::npos);
   const auto writer = open_video_writer(writer_options(folder / "out.mp4"));
-  EXPECT_THROW(writer->write(picture(0, 32, 48)), std::invalid_argument);
+  EXPECT_THROW(writer->write(numbered(0, 32, 48)), std::invalid_argument);
 }
 
 TEST_F(VideoFile, AFullDiskIsToldAtTheEnd) {
@@ -188,7 +188,7 @@ TEST_F(VideoFile, AFullDiskIsToldAtTheEnd) {
 
 /// Writes some frames in turn at 25 a second until it is stopped; none given: eight pictures.
 std::jthread film(VideoWriter& writer, std::vector<Frame> frames = {}) {
-  for (int n = 0; frames.size() < 8; ++n) frames.push_back(picture(n, 64, 48));
+  for (int n = 0; frames.size() < 8; ++n) frames.push_back(numbered(n, 64, 48));
   return std::jthread([&writer, frames = std::move(frames)](std::stop_token stop) {
     for (std::size_t n = 0; !stop.stop_requested(); ++n) {
       writer.write(frames[n % frames.size()]);
@@ -202,7 +202,7 @@ std::vector<Frame> noise(int count, int width, int height) {
   std::vector<Frame> frames;
   std::minstd_rand random;
   for (int n = 0; n < count; ++n) {
-    Frame& frame = frames.emplace_back(picture(n, width, height));
+    Frame& frame = frames.emplace_back(numbered(n, width, height));
     for (std::uint8_t& value : frame.pixels) value = std::uint8_t(100 + random() % 60);
   }
   return frames;
@@ -369,7 +369,7 @@ TEST(VideoServer, ComesAndGoes) {
 
 TEST(SideBySide, PutsRowBesideRow) {
   Frame out;
-  const Frame left = picture(1, 4, 3), right = picture(2, 6, 3);
+  const Frame left = numbered(1, 4, 3), right = numbered(2, 6, 3);
   side_by_side(left, right, out);
   EXPECT_EQ(out.width, 10);
   EXPECT_EQ(out.height, 3);
@@ -378,7 +378,7 @@ TEST(SideBySide, PutsRowBesideRow) {
     for (int i = 0; i < 12; ++i) EXPECT_EQ(out.pixels[y * 30 + i], left.pixels[y * 12 + i]);
     for (int i = 0; i < 18; ++i) EXPECT_EQ(out.pixels[y * 30 + 12 + i], right.pixels[y * 18 + i]);
   }
-  EXPECT_THROW(side_by_side(picture(0, 4, 3), picture(0, 4, 4), out), std::invalid_argument);
+  EXPECT_THROW(side_by_side(numbered(0, 4, 3), numbered(0, 4, 4), out), std::invalid_argument);
 }
 
 }  // namespace
