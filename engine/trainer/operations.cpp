@@ -6,9 +6,11 @@
 #include <algorithm>
 
 #include "capture/program/stage_programs.h"
+#include "capture/retained_bytes.h"
 #include "engine/monitor/clock.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/plan/balance.h"
+#include "engine/schedule/verifier.h"
 
 namespace millrace::engine {
 namespace {
@@ -79,13 +81,37 @@ void place_again(TrainerOptions& options) {
     options.devices = placed(threads_of_workers(options, schedule));
 }
 
+/// [1,C,H,W] of each sample in flight, in the form in which samples wait for stages.
+std::int64_t sample_bytes(const stages::ImageShape& shape, bool as_bytes, int slots) {
+  return slots * std::int64_t(shape.channels) * shape.height * shape.width * (as_bytes ? 1 : 4);
+}
+
+/// Any sample, on the stage's device.
+StageSample sample_for(const TrainerOptions& options, const stages::Stage& stage,
+                       bool channels_last = false) {
+  const stages::Network& network = *options.network;
+  const stages::StageRange range = stage.range();
+  const at::TensorOptions here(stage.parameters().flat().device());
+  StageSample sample;
+  for (const int source : network.crossing(range.begin)) {
+    const at::Tensor input = at::full(network.shape(source).sizes(), 0.5, here);
+    sample.inputs.push_back(input.contiguous(channels_last ? at::MemoryFormat::ChannelsLast
+                                                           : at::MemoryFormat::Contiguous));
+  }
+  if (stage.takes_target())
+    sample.target = options.target_is_input && range.first
+                        ? sample.inputs[0]
+                        : at::full(network.output().sizes(), 0.5, here);
+  return sample;
+}
+
 }  // namespace
 
-void run_step(stages::Stage& stage, const stages::Tensors& inputs, const at::Tensor& target,
-              std::int64_t count, const std::function<void(const std::function<void()>&)>& run) {
+void run_step(stages::Stage& stage, const StageSample& sample, std::int64_t count,
+              const std::function<void(const std::function<void()>&)>& run) {
   stages::Activations kept;
   run([&] {
-    kept = stage.forward(inputs, target);
+    kept = stage.forward(sample.inputs, sample.target);
     stage.store(kept);
   });
   const stages::Adding adding{.first = !stage.supervised()};
@@ -131,21 +157,11 @@ std::vector<std::vector<capture::OperationInfo>> stage_operations(TrainerOptions
   if (on_gpu) options.devices.resize(std::size_t(options.stages), options.devices[0]);
   if (options.weights.empty())
     options.weights = stages::initial_state(*options.network, options.seed);
-  const stages::Network& network = *options.network;
   const Schedule schedule = schedule_of(options);
   std::vector<stages::Stage> built = build_stages(options, schedule);
   std::vector<std::vector<capture::OperationInfo>> all;
   for (int i = 0; i < options.stages; ++i) {
-    const stages::StageRange range = built[i].range();
-    stages::Tensors inputs;
     const c10::Device device = built[i].parameters().flat().device();
-    for (const int source : network.crossing(range.begin))
-      inputs.push_back(at::full(network.shape(source).sizes(), 0.5).to(device));
-    at::Tensor target;
-    if (built[i].takes_target())
-      target = options.target_is_input && range.first
-                   ? inputs[0]
-                   : at::full(network.output().sizes(), 0.5).to(device);
     const int threads = options.threads.empty() ? 1 : std::max(1, options.threads[i]);
     kernels::Team team(threads);
     program::Arena arena(device);
@@ -155,9 +171,82 @@ std::vector<std::vector<capture::OperationInfo>> stage_operations(TrainerOptions
           built[i], body, arena,
           {.team = threads > 1 ? &team : nullptr, .numerics = options.numerics}));
     };
-    run_step(built[i], inputs, target, schedule.samples_an_update(i), run);
+    run_step(built[i], sample_for(options, built[i]), schedule.samples_an_update(i), run);
     all.push_back(timed(step, device, rounds));
   }
+  return all;
+}
+
+std::vector<PredictedStage> predict_stages(TrainerOptions options) {
+  at::set_num_threads(1);
+  const bool records = records_any(options);
+  options.replicas.clear();
+  options.devices.clear();
+  const stages::Network& network = *options.network;
+  if (options.cut.empty()) options.cut = even_cut(network.size(), options.stages);
+  if (options.weights.empty()) options.weights = stages::initial_state(network, options.seed);
+  const Schedule schedule = schedule_to_run(options);
+  const int slots = schedule.slots();
+  const auto crossing_bytes = [&](int module) {
+    std::int64_t bytes = 0;
+    for (const int source : network.crossing(module))
+      bytes += sample_bytes(network.shape(source), false, 1);
+    return bytes;
+  };
+  const TensorSets sets = tensor_sets(schedule);
+  std::vector<PredictedStage> all;
+  std::vector<stages::Stage> built = build_stages(options, schedule);
+  for (int i = 0; i < options.stages; ++i) {
+    stages::Stage& stage = built[std::size_t(i)];
+    const stages::StageRange range = stage.range();
+    const std::int64_t weights = stage.weight_bytes();
+    auto& [memory, operations] = all.emplace_back();
+    memory = {.weights = weights,
+              .stashes = weights * (schedule.versions_of(i) - 1),
+              .optimizer = stage.optimizer_bytes(),
+              .gradients = stage.gradient_bytes()};
+    if (!range.first)
+      memory.cuts += sets.gradients[std::size_t(i - 1)] * crossing_bytes(range.begin);
+    if (!range.last) memory.cuts += sets.activations[std::size_t(i)] * crossing_bytes(range.end);
+    if (range.first) memory.samples += sample_bytes(options.sample, options.input_as_bytes, slots);
+    if (range.last) {
+      memory.samples += sample_bytes(network.output(), false, slots);
+      if (!options.target_is_input)
+        memory.samples += sample_bytes(network.output(), options.target_as_bytes, slots);
+    }
+    // Programs leave tensors with their channels last.
+    const StageSample sample = sample_for(options, stage, records && !range.first);
+    stages::Activations kept;
+    memory.activations = sets.inner[std::size_t(i)] * capture::retained_bytes([&] {
+                           kept = stage.forward(sample.inputs, sample.target, 0);
+                           if (stage.options().recompute) stage.recompute(kept);
+                         });
+    memory.activations +=
+        sets.stored[std::size_t(i)] * capture::retained_bytes([&] { stage.store(kept); });
+    if (stage.options().split) {  // what waits for the weights' gradient
+      stages::Tensors gradients, made;
+      for (std::size_t k = 0; !range.last && k < kept.outputs.size(); ++k)
+        gradients.push_back(at::zeros_like(kept.outputs[k]));
+      std::int64_t more =
+          capture::retained_bytes([&] { made = stage.backward_input(kept, gradients); });
+      for (const at::Tensor& one : made) more -= std::int64_t(one.nbytes());
+      memory.activations += sets.inner[std::size_t(i)] * more;
+    }
+    kept = {};
+    program::Arena arena;
+    run_step(stage, sample, schedule.samples_an_update(i), [&](const auto& body) {
+      const auto program = program::record_call(stage, body, arena, {.numerics = options.numerics});
+      for (const capture::OperationInfo& info : program->operations()) operations.push_back(info);
+    });
+    memory.scratch = arena.bytes();
+  }
+  return all;
+}
+
+std::vector<capture::OperationInfo> operations_of(const std::vector<PredictedStage>& stages) {
+  std::vector<capture::OperationInfo> all;
+  for (const PredictedStage& stage : stages)
+    all.insert(all.end(), stage.operations.begin(), stage.operations.end());
   return all;
 }
 

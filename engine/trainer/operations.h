@@ -7,13 +7,18 @@
 #include <vector>
 
 #include "capture/program/program.h"
+#include "engine/trainer/stage_memory.h"
 #include "engine/trainer/trainer_options.h"
 
 namespace millrace::engine {
 
+struct StageSample {
+  stages::Tensors inputs;
+  at::Tensor target{};  ///< undefined if the stage takes none
+};
 /// Runs each call of a sample's step, then the update with `count` gradients. `run`: runs a body.
-void run_step(stages::Stage& stage, const stages::Tensors& inputs, const at::Tensor& target,
-              std::int64_t count, const std::function<void(const std::function<void()>&)>& run);
+void run_step(stages::Stage& stage, const StageSample& sample, std::int64_t count,
+              const std::function<void(const std::function<void()>&)>& run);
 
 /// Operators that a program leaves to LibTorch, counted above one: "aten::native_group_norm x20".
 std::vector<std::string> left_to_libtorch(const std::vector<capture::OperationInfo>& operations);
@@ -23,6 +28,16 @@ std::vector<std::string> left_to_libtorch(const std::vector<capture::OperationIn
 /// the options' first GPU if there is one, else on a core. Replicas count as one.
 std::vector<std::vector<capture::OperationInfo>> stage_operations(TrainerOptions options,
                                                                   int rounds);
+
+struct PredictedStage {
+  StageMemory memory;
+  std::vector<capture::OperationInfo> operations;  ///< of its step program
+};
+/// The stages of a run on cores, found by recording one sample's step of each. Without a cut, all
+/// stages have the same number of modules.
+std::vector<PredictedStage> predict_stages(TrainerOptions options);
+/// The operations of all stages.
+std::vector<capture::OperationInfo> operations_of(const std::vector<PredictedStage>& stages);
 
 /// FLOP/s of LibTorch's 512x512 matrix product on one thread: the best of 25.
 double sgemm_flops();

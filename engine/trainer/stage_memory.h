@@ -3,8 +3,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/trainer/trainer_options.h"
-
 namespace millrace::engine {
 
 /// Bytes of one worker of a stage.
@@ -23,16 +21,10 @@ struct StageMemory {
 };
 
 /// The cut into stages with the same number of modules, for where none is given yet.
-std::vector<int> even_cut(int modules, int stages);
-
-struct PredictedStage {
-  StageMemory memory;
-  std::vector<capture::OperationInfo> operations;  ///< of its step program
-};
-/// The stages of a run on cores, found by recording one sample's step of each. Without a cut, all
-/// stages have the same number of modules.
-std::vector<PredictedStage> predict_stages(TrainerOptions options);
-/// The operations of all stages.
-std::vector<capture::OperationInfo> operations_of(const std::vector<PredictedStage>& stages);
+inline std::vector<int> even_cut(int modules, int stages) {
+  std::vector<int> cut;
+  for (int stage = 1; stage < stages; ++stage) cut.push_back(stage * modules / stages);
+  return cut;
+}
 
 }  // namespace millrace::engine

@@ -48,7 +48,7 @@ std::map<std::pair<std::string, std::string>, std::vector<Call>> calls_of(
       if (call.name().starts_with("aten::"))
         found[{call.name(), shapes_of(call)}].push_back(std::move(call));
   };
-  engine::run_step(stage, {at::rand(options.sample.sizes())}, target, 1, note);
+  engine::run_step(stage, {{at::rand(options.sample.sizes())}, target}, 1, note);
   return found;
 }
 

@@ -6,7 +6,6 @@
 #include "capture/program/kernels/kernels.h"
 #include "engine/format.h"
 #include "engine/trainer/operations.h"
-#include "engine/trainer/stage_memory.h"
 #include "engine/trainer/trainer.h"
 #include "io/source/source.h"
 #include "tools/app/assembly.h"
