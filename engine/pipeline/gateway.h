@@ -10,16 +10,10 @@
 
 namespace millrace::engine {
 
-/// How long a waiting worker sleeps between polls. Thread-bound.
-class Patience {
- public:
-  virtual ~Patience() = default;
-  /// Begins a wait for the token that action `at` of the program needs; -1: for something else.
-  virtual void begin(std::int64_t) {}
-  /// The token of action `at` arrived after `waited`.
-  virtual void came(std::int64_t, Clock::duration) {}
-  /// The next sleep. `own`: the sleep that suits this worker's launches; kPatience if all finished.
-  virtual std::chrono::microseconds next(std::chrono::microseconds own) { return own; }
+/// A worker's wait.
+struct Wait {
+  Clock::time_point since;  ///< when it began
+  Clock::time_point due;    ///< when it may end, by earlier ones
 };
 
 /// Connects workers to the feed, the observer and other processes. Workers do not know where these
@@ -36,9 +30,10 @@ class Gateway {
   virtual bool runs(int) const { return true; }
   /// Threads besides the workers, by name; they run until the stream ends.
   virtual std::vector<std::pair<std::string, std::function<void()>>> threads() { return {}; }
-  /// Called on the worker's thread.
-  virtual std::unique_ptr<Patience> patience(const Program&) {
-    return std::make_unique<Patience>();
+  /// How long a worker sleeps before it polls again. `own`: the sleep that suits its launches;
+  /// kPatience if all finished. Called on the worker's thread.
+  virtual std::chrono::microseconds patience(const Wait&, std::chrono::microseconds own) {
+    return own;
   }
   /// Called by every worker while it waits. Any thread.
   virtual void progress() {}

@@ -1,5 +1,7 @@
 #include "engine/pipeline/pipeline.h"
 
+#include <sys/prctl.h>
+
 #include <algorithm>
 #include <exception>
 #include <latch>
@@ -27,6 +29,7 @@ int viewers(const Schedule& schedule, const RankOptions* ranks) {
 
 /// Runs on the worker's thread.
 void prepare(const Pipeline& pipeline, int worker) {
+  if (pipeline.ranks) prctl(PR_SET_TIMERSLACK, 1);  // short sleeps must not oversleep
   if (worker < int(pipeline.cores.size()) && pipeline.cores[worker] >= 0)
     pin_this_thread(pipeline.cores[worker]);
   const Program& program = pipeline.schedule.workers[worker];

@@ -13,7 +13,6 @@
 
 #include "engine/pipeline/bytes.h"
 #include "engine/pipeline/gateway.h"
-#include "engine/pipeline/rank_patience.h"
 #include "engine/pipeline/rank_ports.h"
 #include "engine/pipeline/rank_pulse.h"
 
@@ -97,8 +96,21 @@ class RankGateway final : public Gateway {
     }
     return all;
   }
-  std::unique_ptr<Patience> patience(const Program& program) override {
-    return std::make_unique<RankPatience>(exchange_, ports_, program);
+  /// Messages progress only while somebody polls, and ranks may share a core: a worker sleeps for
+  /// as long as earlier waits at the same action lasted, then polls often.
+  std::chrono::microseconds patience(const Wait& wait, std::chrono::microseconds own) override {
+    using std::chrono::microseconds;
+    // Rank 0 shows the predictions of other ranks, so it polls more often.
+    constexpr microseconds kShows{100}, kRests{2000};
+    // A sleep overshoots by as much as a message takes, so none begins while a token is due.
+    constexpr std::chrono::milliseconds kLooks{5};
+    const Clock::time_point now = Clock::now();
+    const Clock::duration early = wait.due - now;
+    if (early > kImpatience && own == kPatience && !is_sending())
+      return std::min(admits() ? kShows : kRests, std::chrono::duration_cast<microseconds>(early));
+    if (now - (early > kImpatience ? wait.since : wait.due) > kLooks) return kImpatience;
+    std::this_thread::yield();
+    return microseconds(0);
   }
   /// Handles arrived messages; returns at once if another thread is doing so.
   void progress() override {
@@ -244,6 +256,11 @@ class RankGateway final : public Gateway {
     Head head{.from = from, .to = to, .token = token};
     if (cargo == Cargo::activation) head.info = shared_.in_flight(token.sample).info;
     return put(ports_.to(cargo, stage, ports_.rank_of(to)), lock, head);
+  }
+  /// Whether a message sent here still needs progress.
+  bool is_sending() {
+    const std::lock_guard lock(exchange_.mutex());
+    return ports_.is_sending();
   }
   void keep_alive() {
     Lock lock(exchange_.mutex());

@@ -13,6 +13,7 @@
 #include "engine/monitor/monitor.h"
 #include "engine/pipeline/gateway.h"
 #include "engine/pipeline/perform.h"
+#include "engine/pipeline/wait_forecast.h"
 #include "engine/trace/action_log.h"
 
 namespace millrace::engine {
@@ -168,7 +169,7 @@ class Worker {
         program_(shared.schedule().workers[index]),
         options_(shared.options),
         gateway_(*shared.gateway),
-        patience_(gateway_.patience(program_)),
+        waits_(program_),
         track_(options_.actions ? &options_.actions->track(index) : nullptr),
         by_stage_(shared.schedule().stages),
         stages_(stages_of(program_)),
@@ -374,7 +375,7 @@ class Worker {
         mine.lap(Part::waiting);
       }
     }
-    patience_->came(at_, waited);
+    waits_.waited(at_, waited);
     if (token.sample != need.sample)
       throw std::logic_error("a link delivered another sample than the schedule says");
     mine.lap(Part::handoff);
@@ -460,7 +461,7 @@ class Worker {
   /// wait if given up. `what`: see Shared::over().
   template <class What, class Poll>
   Feed::Status await_feed(const What& what, const Poll& poll) {
-    patience_->begin(-1);
+    begin_wait(-1);
     for (Feed::Status status = poll(); !over(what); status = poll()) {
       if (status != Feed::Status::wait) return status;
       end_group();
@@ -470,7 +471,7 @@ class Worker {
   /// Tries until `attempt` succeeds. `at`: the program's action whose token it waits for.
   template <class Attempt>
   bool await(const Action& action, const Attempt& attempt, std::int64_t at = -1) {
-    patience_->begin(at);
+    begin_wait(at);
     while (!attempt(patience())) {
       complete_finished();
       if (over(action)) return false;
@@ -562,8 +563,13 @@ class Worker {
     for (std::int64_t sample = end - shared_.schedule().group; sample < end; ++sample)
       shared_.fates.set(sample, fate);
   }
+  /// For the token that action `at` of the program needs; -1: for something else.
+  void begin_wait(std::int64_t at) {
+    wait_.since = Clock::now();
+    wait_.due = wait_.since + (at < 0 ? Clock::duration() : waits_.at_least(at));
+  }
   /// How long to wait before polling launched work again.
-  std::chrono::microseconds patience() { return patience_->next(launches_.patience()); }
+  std::chrono::microseconds patience() { return gateway_.patience(wait_, launches_.patience()); }
 
   bool over(std::int64_t sample) const { return shared_.over(sample); }
   bool over(const Action& action) const { return shared_.over(action); }
@@ -577,7 +583,8 @@ class Worker {
   const Program& program_;
   const PipelineOptions& options_;
   Gateway& gateway_;
-  const std::unique_ptr<Patience> patience_;
+  WaitForecast waits_;
+  Wait wait_;                          ///< the latest
   ActionTrack* track_;                 ///< null: no log
   std::vector<WorkerStage> by_stage_;  ///< [stage]; only this worker's are filled
   std::vector<int> stages_;            ///< this worker's

@@ -9,8 +9,8 @@
 #include <string>
 #include <thread>
 
-#include "engine/pipeline/rank_patience.h"
 #include "engine/pipeline/rank_pulse.h"
+#include "engine/pipeline/wait_forecast.h"
 #include "engine/schedule/registry.h"
 #include "tests/complaint.h"
 #include "tests/engine/fake_pipeline.h"
