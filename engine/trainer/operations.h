@@ -1,13 +1,13 @@
-// The operations of step programs, and choices by their times.
+// The operations and the memory of steps, and choices by their times.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "capture/program/program.h"
-#include "engine/trainer/stage_memory.h"
 #include "engine/trainer/trainer_options.h"
 
 namespace millrace::engine {
@@ -28,6 +28,28 @@ std::vector<std::string> left_to_libtorch(const std::vector<capture::OperationIn
 /// the options' first GPU if there is one, else on a core. Replicas count as one.
 std::vector<std::vector<capture::OperationInfo>> stage_operations(TrainerOptions options,
                                                                   int rounds);
+
+/// Bytes of one worker of a stage.
+struct StageMemory {
+  std::int64_t weights = 0;      ///< the newest version
+  std::int64_t stashes = 0;      ///< older versions
+  std::int64_t optimizer = 0;    ///< the optimizer's state
+  std::int64_t gradients = 0;    ///< sums, until the update
+  std::int64_t activations = 0;  ///< peak, between forward and backward
+  std::int64_t cuts = 0;         ///< activations and gradients that it leaves for its neighbours
+  std::int64_t scratch = 0;      ///< shared by a step program's operations; 0 on a GPU
+  std::int64_t samples = 0;      ///< inputs of the first stage, targets and predictions of the last
+  std::int64_t total() const {
+    return weights + stashes + optimizer + gradients + activations + cuts + scratch + samples;
+  }
+};
+
+/// The cut into stages with the same number of modules, for where none is given yet.
+inline std::vector<int> even_cut(int modules, int stages) {
+  std::vector<int> cut;
+  for (int stage = 1; stage < stages; ++stage) cut.push_back(stage * modules / stages);
+  return cut;
+}
 
 struct PredictedStage {
   StageMemory memory;

@@ -15,7 +15,6 @@
 #include "engine/pipeline/perform.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/plan/balance.h"
-#include "engine/trainer/operations.h"
 #include "engine/trainer/profiler.h"
 #include "engine/trainer/rank_wires.h"
 #include "engine/trainer/tensor_freight.h"

@@ -15,7 +15,7 @@
 #include "engine/pipeline/feed.h"
 #include "engine/pipeline/pipeline.h"
 #include "engine/schedule/verifier.h"
-#include "engine/trainer/stage_memory.h"
+#include "engine/trainer/operations.h"
 #include "engine/trainer/trainer_options.h"
 
 namespace millrace::engine {

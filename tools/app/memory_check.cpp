@@ -9,7 +9,7 @@
 #include "engine/format.h"
 #include "engine/plan/plan_text.h"
 #include "engine/schedule/verifier.h"
-#include "engine/trainer/stage_memory.h"
+#include "engine/trainer/operations.h"
 #include "tools/app/assembly.h"
 
 namespace millrace::app {
