@@ -79,14 +79,6 @@ DEVICE void fetch_tile(float* to, const Planes& from, int channel, int y, int x,
 
 /// One float, or four at an aligned address.
 template <int kFloats>
-DEVICE void load_some(float* to, const float* from) {
-  if constexpr (kFloats == 1) {
-    *to = *from;
-  } else {
-    load<kFloats>(to, from);
-  }
-}
-template <int kFloats>
 DEVICE void store(float* to, const float* from) {
   if constexpr (kFloats == 1) {
     *to = *from;

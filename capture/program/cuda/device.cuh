@@ -210,11 +210,12 @@ DEVICE float activated(float value, Activation activation) {
   return activation == Activation::kSigmoid ? 1 / (1 + expf(-value)) : value;
 }
 
-/// Loads `kCount` floats, a multiple of 4, from a 16-byte aligned address.
+/// Loads one float, or a multiple of 4 from a 16-byte aligned address.
 template <int kCount>
 DEVICE void load(float* to, const float* from) {
+  if constexpr (kCount == 1) *to = *from;
 #pragma unroll
-  for (int i = 0; i < kCount; i += 4) {
+  for (int i = 0; i + 4 <= kCount; i += 4) {
     const float4 four = *reinterpret_cast<const float4*>(from + i);
     to[i] = four.x;
     to[i + 1] = four.y;

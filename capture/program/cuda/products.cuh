@@ -58,6 +58,16 @@ DEVICE void add_product(float (&sums)[4], const Lane<kProducts, 4, kFinite>& a, 
   }
 }
 
+/// Tensor cores truncate what they add, so long sums are added up outside.
+template <int kCount>
+DEVICE void promote(float* sums, float* totals) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    totals[i] += sums[i];
+    sums[i] = 0;
+  }
+}
+
 /// Position of four adjacent outputs of a tile.
 struct TilePlace {
   int channel, y, x;
@@ -144,7 +154,7 @@ class TileSums {
         }
       }
     }
-    if constexpr (kPromotes) promote();
+    if constexpr (kPromotes) promote<kM * kRuns * 16>(&sums[0][0][0][0], &totals[0][0][0][0]);
   }
 
   /// A row of the lane's two channels; for bfloat16, two of four.
@@ -168,16 +178,6 @@ class TileSums {
 #pragma unroll
         for (int i = 0; i < kWindow; ++i) to[h].set(i, first[i]);
       }
-    }
-  }
-
-  /// Tensor cores truncate what they add, so long sums are added up outside.
-  DEVICE void promote() {
-#pragma unroll
-    for (int i = 0; i < kM * kRuns * 16; ++i) {
-      float &sum = (&sums[0][0][0][0])[i], &total = (&totals[0][0][0][0])[i];
-      total += sum;
-      sum = 0;
     }
   }
 

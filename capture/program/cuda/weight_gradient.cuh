@@ -100,14 +100,7 @@ class TapSums {
         }
       }
     }
-    if constexpr (kPromotes) {
-#pragma unroll
-      for (int i = 0; i < kM * kTaps * 4; ++i) {
-        float& sum = (&sums[0][0][0])[i];
-        at(i) += sum;
-        sum = 0;
-      }
-    }
+    if constexpr (kPromotes) promote<kM * kTaps * 4>(&sums[0][0][0], &totals[0][0][0]);
   }
 
   const int owner, sharer;

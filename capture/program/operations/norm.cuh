@@ -37,14 +37,14 @@ DEVICE NormPart moments(const float* x, int count) {
   float sum = 0, squares = 0;
   each_of<kFloats, kThreads>(0, count, [&](int i) {
     float v[kFloats];
-    load_some<kFloats>(v, x + i);
+    load<kFloats>(v, x + i);
     for (int k = 0; k < kFloats; ++k) sum += v[k] - first;
   });
   const double mean = first + sum_of_block<kThreads>(sum) / count;
   const float about = float(mean);
   each_of<kFloats, kThreads>(0, count, [&](int i) {
     float v[kFloats];
-    load_some<kFloats>(v, x + i);
+    load<kFloats>(v, x + i);
     for (int k = 0; k < kFloats; ++k) squares = fmaf(v[k] - about, v[k] - about, squares);
   });
   const double off = mean - double(about), all = sum_of_block<kThreads>(squares);
@@ -108,7 +108,7 @@ norm(BY_VALUE NormArguments n) {
     const int c = slice.group * n.weights + i / n.pixels;
     const float scale = n.weight ? rstd * n.weight[c] : rstd, bias = n.bias ? n.bias[c] : 0;
     float v[kFloats];
-    load_some<kFloats>(v, n.source + first + i);
+    load<kFloats>(v, n.source + first + i);
     for (int k = 0; k < kFloats; ++k) v[k] = fmaf(v[k] - mean, scale, bias);
     store<kFloats>(n.destination + first + i, v);
   });
@@ -126,8 +126,8 @@ norm_gradient_parts(BY_VALUE NormArguments n) {
   float sum = 0, product = 0;
   each_of<kFloats, kThreads>(slice.begin, slice.end, [&](int i) {
     float g[kFloats], v[kFloats];
-    load_some<kFloats>(g, n.gradient + first + i);
-    load_some<kFloats>(v, n.source + first + i);
+    load<kFloats>(g, n.gradient + first + i);
+    load<kFloats>(v, n.source + first + i);
     for (int k = 0; k < kFloats; ++k) {
       sum += g[k];
       product = fmaf(g[k], v[k] - mean, product);
@@ -200,8 +200,8 @@ norm_gradient(BY_VALUE NormArguments n) {
     const int c = slice.group * n.weights + i / n.pixels;
     const float scale = n.weight ? rstd * n.weight[c] : rstd;
     float g[kFloats], v[kFloats];
-    load_some<kFloats>(g, n.gradient + first + i);
-    load_some<kFloats>(v, n.source + first + i);
+    load<kFloats>(g, n.gradient + first + i);
+    load<kFloats>(v, n.source + first + i);
     for (int k = 0; k < kFloats; ++k)
       g[k] =
           kHow == Norm::frozen ? g[k] * scale : fmaf(mean - v[k], slope, fmaf(g[k], scale, -shift));
