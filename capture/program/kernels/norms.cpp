@@ -54,28 +54,16 @@ void products(const float* gradient, const float* source, const float* origin, s
   add(gradient, source, origin, pixels, channels, first, last, sums, of_both);
 }
 
-/// destination = source * scale[c] + shift[c].
-void scale_and_shift(const float* source, const float* scale, const float* shift,
-                     std::size_t pixels, std::size_t channels, float* destination) {
-  for (std::size_t i = 0; i < pixels; ++i, source += channels, destination += channels) {
-    each_vector(0, channels, [&](const auto& e) HWY_ATTR {
-      e.store(destination, hn::MulAdd(e.load(source), e.load(scale), e.load(shift)));
-    });
-  }
-}
-
-/// destination = gradient * of_gradient[c] + source * of_source[c] + shift[c].
+/// destination = source * of_source[c] + shift[c], and with a gradient + gradient * of_gradient[c].
 void combine(const float* gradient, const float* of_gradient, const float* source,
              const float* of_source, const float* shift, std::size_t pixels, std::size_t channels,
              float* destination) {
-  for (std::size_t i = 0; i < pixels; ++i) {
+  for (std::size_t at = 0; at < pixels * channels; at += channels) {
     each_vector(0, channels, [&](const auto& e) HWY_ATTR {
-      const V from_source = hn::MulAdd(e.load(source), e.load(of_source), e.load(shift));
-      e.store(destination, hn::MulAdd(e.load(gradient), e.load(of_gradient), from_source));
+      V made = hn::MulAdd(e.load(source + at), e.load(of_source), e.load(shift));
+      if (gradient) made = hn::MulAdd(e.load(gradient + at), e.load(of_gradient), made);
+      e.store(destination + at, made);
     });
-    gradient += channels;
-    source += channels;
-    destination += channels;
   }
 }
 
@@ -270,7 +258,6 @@ HWY_AFTER_NAMESPACE();
 namespace millrace::kernels {
 
 HWY_EXPORT(products);
-HWY_EXPORT(scale_and_shift);
 HWY_EXPORT(combine);
 HWY_EXPORT(squared_error_row);
 TEAM_KERNEL(layer_norm, NormArguments)
@@ -373,8 +360,9 @@ void group_norm(const NormArguments& o, int phase, Share share) {
   if (phase == 1) return sum_groups(room, o);
   const auto [begin, end] = share.of(pixels);
   const std::size_t at = begin * room.channels;
-  HWY_DYNAMIC_DISPATCH(scale_and_shift)
-  (o.source + at, room.first, room.second, end - begin, room.channels, o.destination + at);
+  HWY_DYNAMIC_DISPATCH(combine)
+  (nullptr, nullptr, o.source + at, room.first, room.second, end - begin, room.channels,
+   o.destination + at);
 }
 
 void group_norm_gradient(const NormArguments& o, int phase, Share share) {
@@ -392,8 +380,8 @@ void group_norm_gradient(const NormArguments& o, int phase, Share share) {
   const auto [begin, end] = share.of(pixels);
   const std::size_t at = begin * room.channels;
   if (o.frozen) {
-    return HWY_DYNAMIC_DISPATCH(scale_and_shift)(o.gradient + at, room.first, room.second,
-                                                 end - begin, room.channels, o.destination + at);
+    return HWY_DYNAMIC_DISPATCH(combine)(nullptr, nullptr, o.gradient + at, room.first, room.second,
+                                         end - begin, room.channels, o.destination + at);
   }
   HWY_DYNAMIC_DISPATCH(combine)
   (o.gradient + at, room.first, o.source + at, room.second, room.third, end - begin, room.channels,
