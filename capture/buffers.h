@@ -60,9 +60,6 @@ struct SampleBuffers {
 struct BoundaryBuffers {
   BoundaryBuffers(int slots, int sets) : tensors(sets), ready(slots), arrived(slots) {}
   std::vector<at::Tensor>& of(int slot) { return tensors[std::size_t(slot) % tensors.size()]; }
-  const std::vector<at::Tensor>& of(int slot) const {
-    return tensors[std::size_t(slot) % tensors.size()];
-  }
   std::vector<std::vector<at::Tensor>> tensors;  ///< [set]; slots share them
   /// Per slot, if the reader defers its work, too. Null: the writer's calls block until it is done.
   std::vector<std::unique_ptr<Event>> ready;

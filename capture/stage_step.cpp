@@ -358,7 +358,7 @@ at::Tensor StageStep::fed(const at::Tensor& from, Fed& mine) {
   return mine.floats;
 }
 
-stages::Tensors StageStep::take(const BoundaryBuffers& from, int slot, stages::Tensors& mine) {
+stages::Tensors StageStep::take(BoundaryBuffers& from, int slot, stages::Tensors& mine) {
   const stages::Tensors& sent = from.of(slot);
   mine.resize(sent.size());
   stages::Tensors here;

@@ -132,7 +132,7 @@ class StageStep final : public Step {
   void run_backward(Kind kind, int slot, int buffer, int gradient_slot, stages::Adding adding);
   at::Tensor brought(const at::Tensor& from, at::Tensor& mine);
   at::Tensor fed(const at::Tensor& from, Fed& mine);
-  stages::Tensors take(const BoundaryBuffers& from, int slot, stages::Tensors& mine);
+  stages::Tensors take(BoundaryBuffers& from, int slot, stages::Tensors& mine);
   void leave(BoundaryBuffers& to, int slot, stages::Tensors made);
   void show(at::Tensor& on_host, const at::Tensor& made);
   /// Whether the stage computes a loss, and whether the target is its own input.

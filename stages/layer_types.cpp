@@ -30,10 +30,6 @@ std::optional<std::string> refusal(const LayerKey& key, const LayerValue& value)
   return std::holds_alternative<double>(value) ? std::nullopt : std::optional("a number");
 }
 
-bool by_name(const LayerType& a, const LayerType& b) {
-  return a.name < b.name;
-}
-
 std::vector<LayerType>& layer_table() {
   static std::vector<LayerType> table = [] {
     std::vector<LayerType> all;
@@ -43,7 +39,7 @@ std::vector<LayerType>& layer_table() {
 #define ADD(name) add(name##_layers());
     MILLRACE_LAYER_FILES(ADD)
 #undef ADD
-    std::sort(all.begin(), all.end(), by_name);
+    std::ranges::sort(all, {}, &LayerType::name);
     return all;
   }();
   return table;
@@ -85,7 +81,7 @@ const std::vector<LayerType>& layer_types() {
 
 void add_layer_type(LayerType type) {
   auto& all = layer_table();
-  const auto at = std::lower_bound(all.begin(), all.end(), type, by_name);
+  const auto at = std::ranges::lower_bound(all, type.name, {}, &LayerType::name);
   if (at != all.end() && at->name == type.name)
     throw std::invalid_argument("layer " + type.name + " is already registered");
   all.insert(at, std::move(type));

@@ -21,16 +21,7 @@ void add_pair(Parts& parts, const std::string& conv, const std::string& norm, st
   parts.push_back({norm, make_group_norm(out % kGroups == 0 ? kGroups : 1, out)});
 }
 
-void add_parameters(const Parts& parts, std::vector<ParameterSpec>& all) {
-  for (const auto& [name, layer] : parts) {
-    for (ParameterSpec& spec : layer->parameters()) {
-      spec.name = name + "." + spec.name;
-      all.push_back(std::move(spec));
-    }
-  }
-}
-
-at::Tensor run(const Parts& parts, at::Tensor y, Values p) {
+at::Tensor run(std::span<const NamedLayer> parts, at::Tensor y, Values p) {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     y = parts[i].layer->forward({&y, 1}, p.subspan(2 * i, 2));
     if (i % 2 == 1 && i + 1 < parts.size()) y = at::relu(y);
@@ -59,26 +50,31 @@ std::unique_ptr<Layer> make_block(const LayerSpec& spec, ImageShape& shape, cons
   const std::int64_t in = shape.channels, width = spec.whole("out"), stride = spec.whole("stride");
   const std::int64_t out = bottleneck ? width * kExpansion : width;
   shape = {out, (shape.height + stride - 1) / stride, (shape.width + stride - 1) / stride};
-  Parts branch, shortcut;
+  Parts parts;
   if (bottleneck) {
-    add_pair(branch, "conv1", "norm1", in, width, 1, 1);
-    add_pair(branch, "conv2", "norm2", width, width, 3, stride);
-    add_pair(branch, "conv3", "norm3", width, out, 1, 1);
+    add_pair(parts, "conv1", "norm1", in, width, 1, 1);
+    add_pair(parts, "conv2", "norm2", width, width, 3, stride);
+    add_pair(parts, "conv3", "norm3", width, out, 1, 1);
   } else {
-    add_pair(branch, "conv1", "norm1", in, width, 3, stride);
-    add_pair(branch, "conv2", "norm2", width, width, 3, 1);
+    add_pair(parts, "conv1", "norm1", in, width, 3, stride);
+    add_pair(parts, "conv2", "norm2", width, width, 3, 1);
   }
-  if (stride != 1 || in != out)
-    add_pair(shortcut, "downsample.0", "downsample.1", in, out, 1, stride);
+  const std::size_t branch = parts.size();  // the shortcut follows
+  if (stride != 1 || in != out) add_pair(parts, "downsample.0", "downsample.1", in, out, 1, stride);
   std::vector<ParameterSpec> parameters;
-  add_parameters(branch, parameters);
-  add_parameters(shortcut, parameters);
+  for (const auto& [name, layer] : parts) {
+    for (ParameterSpec& own : layer->parameters()) {
+      own.name = name + "." + own.name;
+      parameters.push_back(std::move(own));
+    }
+  }
   return layer_of({.text = spec.type + " " + std::to_string(in) + "->" + std::to_string(out) +
                            (stride > 1 ? " s" + std::to_string(stride) : ""),
                    .parameters = std::move(parameters),
-                   .of = [branch, shortcut](Values x, Values p) {
-                     return at::relu(run(branch, x[0], p) +
-                                     run(shortcut, x[0], p.subspan(2 * branch.size())));
+                   .of = [parts, branch](Values x, Values p) {
+                     const std::span all(parts);
+                     return at::relu(run(all.first(branch), x[0], p) +
+                                     run(all.subspan(branch), x[0], p.subspan(2 * branch)));
                    }});
 }
 

@@ -209,38 +209,6 @@ const OptimizerInfo& optimizer_info(const std::string& name) {
   return kInfos[number_of(name)];
 }
 
-UpdateState state_of(const UpdateNumbers& n, const std::vector<at::Tensor>& state) {
-  UpdateState at;
-  const bool counts = n.counts_steps;
-  for (std::size_t i = 0; i < state.size(); ++i) {
-    float* const data = state[i].mutable_data_ptr<float>();
-    (counts && i + 1 == state.size() ? at.steps : at.buffers[i]) = data;
-  }
-  return at;
-}
-
-CorrectionMemory memory_of(CorrectionRule rule, const Memory& memory) {
-  const auto floats = [&](std::size_t i) { return memory[i].mutable_data_ptr<float>(); };
-  switch (rule) {
-    case CorrectionRule::none:
-      return {};
-    case CorrectionRule::discrepancy:
-      return {.shift = floats(0), .change = floats(1)};
-    case CorrectionRule::weight_prediction:
-      return {.shift = floats(0)};
-    case CorrectionRule::gap_aware:
-      return {.old = floats(0),
-              .newest = memory[1].mutable_data_ptr<std::int64_t>(),
-              .step = floats(2),
-              .stepped = memory[3].mutable_data_ptr<bool>()};
-    case CorrectionRule::dc_asgd:
-      return {.old = floats(0),
-              .newest = memory[1].mutable_data_ptr<std::int64_t>(),
-              .square = floats(2)};
-  }
-  return {};
-}
-
 Optimizer::Optimizer(const OptimizerSpec& spec, const at::Tensor& weights,
                      std::vector<std::int64_t> places)
     : places_(std::move(places)), spec_(spec) {

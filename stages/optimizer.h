@@ -24,9 +24,6 @@ struct NumbersArgument final : torch::CustomClassHolder {
   explicit NumbersArgument(const UpdateNumbers& n) : numbers(n) {}
   const UpdateNumbers numbers;
 };
-/// Buffers, in order, as kernels take them.
-UpdateState state_of(const UpdateNumbers& n, const std::vector<at::Tensor>& state);
-CorrectionMemory memory_of(CorrectionRule rule, const Memory& memory);
 
 /// A stage's update rule and its state, on flat buffers. Thread-bound.
 class Optimizer {

@@ -55,13 +55,6 @@ Entry parse_entry(const std::string& name, const nlohmann::json& value, std::uin
   return entry;
 }
 
-/// Rejects headers that would take far more memory than they have bytes.
-void require_bounds(const std::string& header) {
-  const JsonExtent extent = json_extent(header);
-  if (extent.depth > 4 || extent.keys > 500'000 || extent.values > 1'000'000)
-    throw WeightsError("not a safetensors file: its header is nested too deep, or too long");
-}
-
 /// Sorts by offset. Ranges may not overlap, so tensors take no more than the file's bytes.
 void sort_entries(std::vector<Entry>& entries) {
   std::ranges::sort(entries, {}, [](const Entry& one) { return std::pair(one.begin, one.end); });
@@ -74,7 +67,10 @@ void sort_entries(std::vector<Entry>& entries) {
 std::vector<Entry> parse_header(const std::string& text, std::uint64_t data_bytes,
                                 Metadata& metadata) {
   std::vector<Entry> entries;
-  require_bounds(text);
+  // Those that would take far more memory than they have bytes.
+  const JsonExtent extent = json_extent(text);
+  if (extent.depth > 4 || extent.keys > 500'000 || extent.values > 1'000'000)
+    throw WeightsError("not a safetensors file: its header is nested too deep, or too long");
   try {
     // Not ordered_json, whose key look-up is linear.
     const auto header = nlohmann::json::parse(text);

@@ -124,6 +124,13 @@ inline float* floats(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<float*>(tensor.data_ptr()) : nullptr;
 }
 
+/// Points at the floats of the first tensors, in order.
+template <class... Floats>
+void point_at(const std::vector<at::Tensor>& tensors, Floats*&... pointers) {
+  auto next = tensors.begin();
+  ((pointers = floats(*next++)), ...);
+}
+
 /// Calls run(arguments), run(arguments, share) or run(arguments, phase, share), whichever there is,
 /// with the arguments that `bind(node, scratch)` gives.
 template <class Bind, class Run>

@@ -9,12 +9,6 @@
 namespace millrace::program {
 namespace {
 
-/// Whether it holds one number per channel of `picture`, in the sums' shape.
-bool is_of_channels(const at::Tensor& tensor, const at::Tensor& picture) {
-  return tensor.numel() == picture.size(1) &&
-         (tensor.dim() != 4 || tensor.size(1) == picture.size(1));
-}
-
 /// Dimensions of `x` in two parts, size-1 dimensions aside.
 struct Sides {
   std::vector<std::int64_t> summed, kept;
@@ -46,7 +40,7 @@ bool channel_sums(Lowering& lower, const Call& call) {
   const bool some = call.arguments[1].isIntList();
   const Sides sides(x, some ? call.arguments[1].toIntVector() : std::vector<std::int64_t>());
   const float factor = call.name() == "aten::mean" ? float(made.numel()) / float(x.numel()) : 1;
-  if (is_picture(x) && sides.kept == std::vector<std::int64_t>{1} && is_of_channels(made, x)) {
+  if (is_picture(x) && sides.kept == std::vector<std::int64_t>{1}) {
     const at::Tensor image = lower.read(x);
     return lower.add(channel_sums_of(image, factor), {image}, {made});
   }

@@ -195,10 +195,7 @@ struct Attention {
       : q(tensor(call, first)), k(tensor(call, first + 1)), v(tensor(call, first + 2)) {
     const c10::IValue& given = call.arguments.back();
     scale = given.isNone() ? 1 / std::sqrt(double(q.size(-1))) : given.toDouble();
-    const auto matrices = [](at::Tensor& t) { t = t.flatten(0, 1).contiguous(); };
-    matrices(q);
-    matrices(k);
-    matrices(v);
+    for (at::Tensor* const t : {&q, &k, &v}) *t = t->flatten(0, 1).contiguous();
     shares = (q.bmm(k.transpose(1, 2)) * scale).softmax(-1);
   }
 };

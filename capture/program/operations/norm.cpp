@@ -33,24 +33,17 @@ template <class Run, class OnGpu>
 Operation norm_of(const std::string& kind, const NormArguments& norm, bool gradient, const Run& run,
                   const std::vector<bool>& phases, std::size_t blocks, const OnGpu& on_gpu) {
   const auto bind = [=](const Node& node, char* scratch) {
-    const std::vector<at::Tensor>&reads = node.reads, &writes = node.writes;
     NormArguments n = norm;
     n.parts = reinterpret_cast<kernels::NormPart*>(scratch);
-    n.destination = floats(writes[0]);
     if (gradient) {
-      n.gradient = floats(reads[0]);
-      n.source = floats(reads[1]);
-      n.mean = floats(reads[2]);
-      n.rstd = floats(reads[3]);
-      n.weight = floats(reads[4]);
-      n.weight_gradient = floats(writes[1]);
-      n.bias_gradient = floats(writes[2]);
+      point_at(node.reads, n.gradient, n.source, n.mean, n.rstd, n.weight);
+      point_at(node.writes, n.destination, n.weight_gradient, n.bias_gradient);
+    } else if (norm.frozen) {
+      point_at(node.reads, n.source, n.weight, n.bias, n.mean, n.rstd);
+      point_at(node.writes, n.destination);
     } else {
-      n.source = floats(reads[0]);
-      n.weight = floats(reads[1]);
-      n.bias = floats(reads[2]);
-      n.mean = floats(norm.frozen ? reads[3] : writes[1]);
-      n.rstd = floats(norm.frozen ? reads[4] : writes[2]);
+      point_at(node.reads, n.source, n.weight, n.bias);
+      point_at(node.writes, n.destination, n.mean, n.rstd);
     }
     return n;
   };

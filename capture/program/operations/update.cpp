@@ -13,26 +13,38 @@ namespace {
 
 struct UpdateOf {
   stages::UpdateNumbers numbers;
-  std::size_t count = 0;   ///< of weights
-  std::size_t states = 0;  ///< tensors of state, before those of memory
-  bool given = false;      ///< operand `finite` is defined
+  std::size_t count = 0;    ///< of weights
+  std::size_t buffers = 0;  ///< of the optimizer, without its number of steps
+  bool given = false;       ///< operand `finite` is defined
 };
 
 kernels::UpdateArguments bind_update(const Node& node, const UpdateOf& of) {
   const at::Tensor& given = node.reads[3];
-  const auto state = node.writes.begin() + 3;
-  const auto memory = state + std::ptrdiff_t(of.states);
-  return {.numbers = of.numbers,
-          .from = floats(node.reads[0]),
-          .gradient = floats(node.reads[1]),
-          .to = floats(node.writes[2]),
-          .state = stages::state_of(of.numbers, {state, memory}),
-          .memory = stages::memory_of(of.numbers.correction.rule, {memory, node.writes.end()}),
-          .rate = static_cast<const double*>(node.reads[2].const_data_ptr()),
-          .given = given.defined() ? static_cast<const bool*>(given.const_data_ptr()) : nullptr,
-          .finite = static_cast<bool*>(node.writes[0].data_ptr()),
-          .skipped = floats(node.writes[1]),
-          .count = (long long)(of.count)};
+  kernels::UpdateArguments u{
+      .numbers = of.numbers,
+      .from = floats(node.reads[0]),
+      .gradient = floats(node.reads[1]),
+      .to = floats(node.writes[2]),
+      .rate = static_cast<const double*>(node.reads[2].const_data_ptr()),
+      .given = given.defined() ? static_cast<const bool*>(given.const_data_ptr()) : nullptr,
+      .finite = static_cast<bool*>(node.writes[0].data_ptr()),
+      .skipped = floats(node.writes[1]),
+      .count = (long long)(of.count)};
+  // The optimizer's state in OptimizerInfo's order, then the memory in correction.cpp's.
+  auto next = [at = node.writes.begin() + 3](auto*&... pointers) mutable {
+    ((pointers = static_cast<std::remove_reference_t<decltype(pointers)>>((at++)->data_ptr())),
+     ...);
+  };
+  for (std::size_t i = 0; i < of.buffers; ++i) next(u.state.buffers[i]);
+  if (of.numbers.counts_steps) next(u.state.steps);
+  using Rule = stages::CorrectionRule;
+  const Rule rule = of.numbers.correction.rule;
+  stages::CorrectionMemory& memory = u.memory;
+  if (rule == Rule::discrepancy) next(memory.shift, memory.change);
+  if (rule == Rule::weight_prediction) next(memory.shift);
+  if (rule == Rule::gap_aware) next(memory.old, memory.newest, memory.step, memory.stepped);
+  if (rule == Rule::dc_asgd) next(memory.old, memory.newest, memory.square);
+  return u;
 }
 
 class CoreUpdate final : public Prepared {
@@ -203,9 +215,10 @@ bool update(Lowering& lower, const Call& call) {
       writes.push_back(kept);
     }
   }
-  const UpdateOf of{.numbers = call.arguments[5].toCustomClass<stages::NumbersArgument>()->numbers,
+  const auto numbers = call.arguments[5].toCustomClass<stages::NumbersArgument>()->numbers;
+  const UpdateOf of{.numbers = numbers,
                     .count = std::size_t(from.numel()),
-                    .states = call.arguments[3].toTensorVector().size(),
+                    .buffers = call.arguments[3].toTensorVector().size() - numbers.counts_steps,
                     .given = reads[3].defined()};
   return lower.add(
       {.name = name_of(of.numbers),
