@@ -22,7 +22,7 @@ RecordedCalls::RecordedCalls(Backend& backend, std::size_t room)
 RecordedCalls::Numbers::iterator RecordedCalls::record(const Key& key,
                                                        const std::function<void()>& body,
                                                        GraphNode node) {
-  if (!capturing_) throw std::logic_error("a step that the capture pass did not record");
+  if (!capturing) throw std::logic_error("a step that the capture pass did not record");
   recordings_.push_back(backend_.record(key.slot, body));
   node.recording = recordings_.back().get();
   const int number = int(nodes_.size());
@@ -32,14 +32,14 @@ RecordedCalls::Numbers::iterator RecordedCalls::record(const Key& key,
 }
 
 std::int64_t RecordedCalls::launch() {
-  if (capturing_ && called_.size() > 1 && !graphs_.count(called_))
-    graphs_.emplace(called_, assembled(called_));
-  if (!capturing_) {
-    if (const auto group = graphs_.find(called_); group != graphs_.end()) {
-      start(*group->second);
-    } else {  // cut short by end of stream, roll-back etc.
-      for (const int number : called_) start(*alone_[number]);
-    }
+  const auto group = graphs_.find(called_);
+  const bool known = group != graphs_.end();
+  if (capturing) {
+    if (called_.size() > 1 && !known) graphs_.emplace(called_, assembled(called_));
+  } else if (known) {
+    start(*group->second);
+  } else {  // cut short by end of stream, roll-back etc.
+    for (const int number : called_) start(*alone_[number]);
   }
   called_.clear();
   return launched_;

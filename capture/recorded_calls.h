@@ -38,9 +38,7 @@ class RecordedCalls {
   /// `backend` outlives it. `room`: most launches in flight at once.
   RecordedCalls(Backend& backend, std::size_t room);
 
-  void begin_capture_pass() { capturing_ = true; }
-  void end_capture_pass() { capturing_ = false; }
-  bool capturing() const { return capturing_; }
+  bool capturing = false;  ///< in the capture pass, which records new calls and makes none
 
   /// Makes a call, or notes it for the next launch. In the capture pass, records `body` if `key` is
   /// new, as the rest of `node`. Throws std::logic_error for a key not recorded there.
@@ -51,14 +49,14 @@ class RecordedCalls {
     if (found == numbers_.end()) found = record(key, body, node);
     if (backend_.defers()) {
       called_.push_back(found->second);
-    } else if (!capturing_) {
+    } else if (!capturing) {
       alone_[std::size_t(found->second)]->launch();
     }
   }
   /// Records `body` in the capture pass if `key` is new, without calling it.
   template <class Body>
   void record_only(const Key& key, const Body& body, const GraphNode& node) {
-    if (capturing_ && !numbers_.contains(key)) record(key, body, node);
+    if (capturing && !numbers_.contains(key)) record(key, body, node);
   }
   /// Runs `body` unrecorded.
   template <class Body>
@@ -81,7 +79,6 @@ class RecordedCalls {
   void start(Graph& graph);
 
   Backend& backend_;
-  bool capturing_ = false;
   Numbers numbers_;  ///< indices into nodes_
   std::vector<std::unique_ptr<Recording>> recordings_;
   std::vector<GraphNode> nodes_;

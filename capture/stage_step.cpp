@@ -17,16 +17,6 @@ void expect(const std::unique_ptr<Fence>& fence) {
   if (fence) fence->expect();
 }
 
-/// Measures the first call alone, since later ones allocate the same bytes, unless `again`.
-template <class Work>
-void measure(std::optional<std::int64_t>& bytes, const Work& work, bool again = false) {
-  if (bytes && !again) {
-    work();
-  } else {
-    bytes = retained_bytes(work);
-  }
-}
-
 }  // namespace
 
 StageStep::StageStep(stages::Stage stage, std::unique_ptr<Backend> backend, c10::Device device,
@@ -94,8 +84,18 @@ std::int64_t StageStep::cut_bytes() const {
   return bytes;
 }
 
+template <class Work>
+void StageStep::measure(std::optional<std::int64_t>& bytes, const Work& work) {
+  const bool again = !records() && stage_.options().split && !input_gradient_bytes_;
+  if (bytes && !again) {
+    work();
+  } else {
+    bytes = retained_bytes(work);
+  }
+}
+
 void StageStep::await(const BoundaryBuffers& from, int slot) const {
-  if (!calls_.capturing() && from.arrived[slot]) from.arrived[slot]->wait();
+  if (!calls_.capturing && from.arrived[slot]) from.arrived[slot]->wait();
 }
 
 void StageStep::forward(int slot, std::int64_t version) {
@@ -113,7 +113,7 @@ void StageStep::forward(int slot, std::int64_t version) {
 }
 
 void StageStep::compare(int slot) {
-  if (!samples_.late_target || !compares()) return;
+  if (!samples_.late_target || !stage_.takes_target()) return;
   calls_.call({Kind::compare, slot, slots_[slot].buffer},
               [this, slot, kept = kept_at(slot, slots_[slot].buffer)] {
                 const c10::NoGradGuard no_grad;  // as in a forward
@@ -198,18 +198,18 @@ void StageStep::backward_weight(int slot) {
 }
 
 void StageStep::update() {
-  if (!calls_.capturing()) {
+  if (!calls_.capturing) {
     tell_rate();
     follow_rate(stage_.next_rate());
   }
   const stages::Change change = stage_.advance();
   // Recording warms up by running the update: with a gradient that it rejects.
-  if (calls_.capturing())
+  if (calls_.capturing)
     calls_.run([this] { stage_.fill_gradients(std::numeric_limits<float>::quiet_NaN()); });
   calls_.call({Kind::update, slots(), change.to, change.count},
               [this, change] { stage_.update(change, rate_on_device_, skipped_on_device_); });
   update_called_ = true;
-  if (!calls_.capturing() && !defers() && device_.is_cpu()) dead_units_.look(stage_.gradients());
+  if (!calls_.capturing && !defers() && device_.is_cpu()) dead_units_.look(stage_.gradients());
 }
 
 void StageStep::follow_rate(double rate) {
@@ -266,7 +266,7 @@ void StageStep::end_capture_pass() {
   backend_->synchronize();
   stage_.reset_count();
   skipped_.zero_();
-  calls_.end_capture_pass();
+  calls_.capturing = false;
 }
 
 std::int64_t StageStep::launch() {
@@ -281,21 +281,19 @@ void StageStep::run_forward(int slot, int buffer) {
   const stages::Tensors inputs =
       stage_.entering(upstream_ ? take(upstream_->activations, slot, slots_[slot].activations_in)
                                 : stages::Tensors{fed(samples_.input[slot], slots_[slot].input)});
-  const bool told = compares() && !samples_.late_target;
-  const at::Tensor target =
-      !told ? at::Tensor()
-      : target_is_its_input()
-          ? inputs[0]
-          : stage_.entering_target(fed(samples_.target[slot], slots_[slot].target));
+  const bool told = stage_.takes_target() && !samples_.late_target;
+  at::Tensor target;
+  if (told && !upstream_ && samples_.target_is_input()) {
+    target = inputs[0];
+  } else if (told) {
+    target = stage_.entering_target(fed(samples_.target[slot], slots_[slot].target));
+  }
   Kept& of = kept_[kept_at(slot, buffer)];
   stages::Activations& kept = of.forward;
-  measure(
-      forward_bytes_,
-      [&] {
-        const KeptIn set(sets_[std::size_t(slot) % sets_.size()]);
-        kept = stage_.forward(inputs, target, buffer);
-      },
-      measures_all());
+  measure(forward_bytes_, [&] {
+    const KeptIn set(sets_[std::size_t(slot) % sets_.size()]);
+    kept = stage_.forward(inputs, target, buffer);
+  });
   measure(stored_bytes_, [&] {
     const KeptIn set(stored_[std::size_t(slot) % stored_.size()]);
     stage_.store(kept);

@@ -58,7 +58,7 @@ class StageStep final : public Step {
 
   bool records() const override { return backend_->records(); }
   bool defers() const override { return backend_->defers(); }
-  void begin_capture_pass() override { calls_.begin_capture_pass(); }
+  void begin_capture_pass() override { calls_.capturing = true; }
   /// Restores weights, optimizer and counts from before the capture pass.
   void end_capture_pass() override;
   std::int64_t launch() override;
@@ -135,19 +135,16 @@ class StageStep final : public Step {
   stages::Tensors take(BoundaryBuffers& from, int slot, stages::Tensors& mine);
   void leave(BoundaryBuffers& to, int slot, stages::Tensors made);
   void show(at::Tensor& on_host, const at::Tensor& made);
-  /// Whether the stage computes a loss, and whether the target is its own input.
-  bool compares() const { return stage_.takes_target(); }
-  bool target_is_its_input() const { return !upstream_ && samples_.target_is_input(); }
   std::size_t kept_at(int slot, int buffer) const {
     return std::size_t(slot) * std::size_t(stage_.options().versions) + std::size_t(buffer);
   }
   stages::Activations& for_backward(std::size_t kept) {
     return stage_.supervised() ? kept_[kept].recomputed : kept_[kept].forward;
   }
-  /// A backward_input() is measured with the forward whose memory it frees, whichever comes first.
-  bool measures_all() const {
-    return !records() && stage_.options().split && !input_gradient_bytes_;
-  }
+  /// Measures the first call alone, since later ones allocate the same bytes; but a
+  /// backward_input() with the forward whose memory it frees, whichever that is.
+  template <class Work>
+  void measure(std::optional<std::int64_t>& bytes, const Work& work);
   void keeps(std::size_t kept, std::int64_t bytes);  ///< updates the peak
 
   stages::Stage stage_;

@@ -39,9 +39,10 @@ void weight_prediction(const Numbers& n, const Memory& memory, const Tensor& bef
 // Memory of the other corrections begins with old weights: {ring [updates + 1, weights], newest
 // [1]}, where `newest` is a row of the ring, advanced on the device.
 
-Memory old_weights(const Delay& delay, const Tensor& weights) {
-  return {weights.expand({delay.updates + 1, -1}).clone(),
-          at::zeros({1}, weights.options().dtype(at::kLong))};
+Memory old_weights(const Delay& delay, const Tensor& weights, Memory more) {
+  more.insert(more.begin(), {weights.expand({delay.updates + 1, -1}).clone(),
+                             at::zeros({1}, weights.options().dtype(at::kLong))});
+  return more;
 }
 /// The oldest row, which the next weights overwrite.
 Tensor oldest(const Memory& memory) {
@@ -111,10 +112,9 @@ const std::vector<CorrectionKind>& corrections() {
        .kernel = CorrectionRule::gap_aware,
        .memory =
            [](const Delay& delay, const Tensor& w) {
-             Memory memory = old_weights(delay, w);
-             memory.push_back(at::zeros({}, w.options()));
-             memory.push_back(at::zeros({}, w.options().dtype(at::kBool)));
-             return memory;
+             return old_weights(
+                 delay, w,
+                 {at::zeros({}, w.options()), at::zeros({}, w.options().dtype(at::kBool))});
            },
        .names = {"", "", "correction_step", "correction_stepped"},
        .correct = divide_by_gap,
@@ -122,12 +122,8 @@ const std::vector<CorrectionKind>& corrections() {
       {.name = "dc-asgd",
        .summary = "gradients are moved to the newest weights to first order",
        .kernel = CorrectionRule::dc_asgd,
-       .memory =
-           [](const Delay& delay, const Tensor& w) {
-             Memory memory = old_weights(delay, w);
-             memory.push_back(at::zeros_like(w));
-             return memory;
-           },
+       .memory = [](const Delay& delay,
+                    const Tensor& w) { return old_weights(delay, w, {at::zeros_like(w)}); },
        .names = {"", "", "correction_square"},
        .correct = compensate,
        .updated = push},
@@ -163,8 +159,8 @@ void Correction::restart(const at::Tensor& weights) {
   for (std::size_t i = 0; i < fresh.size(); ++i) memory_[i].copy_(fresh[i]);
 }
 
-std::vector<std::pair<std::string, at::Tensor>> Correction::state() const {
-  std::vector<std::pair<std::string, at::Tensor>> state;
+NamedTensors Correction::state() const {
+  NamedTensors state;
   for (std::size_t i = 0; i < kind_.names.size(); ++i)
     if (!kind_.names[i].empty()) state.emplace_back(kind_.names[i], memory_[i]);
   return state;

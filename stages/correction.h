@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "stages/training_spec.h"
@@ -14,6 +15,8 @@ namespace millrace::stages {
 
 /// Buffers laid out as the weights, rings of them, or single numbers, in its kind's order.
 using Memory = std::vector<at::Tensor>;
+/// By name.
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
 /// An entry of the table in correction.cpp. The functions change memory in place and use only
 /// tensors on its device, without synchronizing with the host, so they can be recorded.
@@ -52,7 +55,7 @@ class Correction {
   const CorrectionNumbers& numbers() const { return numbers_; }
   const Memory& memory() const { return memory_; }  ///< aliases
   /// The named part of memory(), with its names.
-  std::vector<std::pair<std::string, at::Tensor>> state() const;
+  NamedTensors state() const;
 
  private:
   const CorrectionKind& kind_;

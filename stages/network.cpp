@@ -176,8 +176,8 @@ void Network::freeze(const std::vector<std::string>& patterns) {
     std::string names;
     for (std::size_t i = 0; i < all.size() && i < 6; ++i) names += (i ? ", " : "") + all[i].name;
     throw std::invalid_argument("model.freeze: \"" + pattern +
-                                "\" is no parameter's name; there are " +
-                                (all.empty() ? "none" : names + (all.size() > 6 ? ", ..." : "")));
+                                "\" is no parameter's name; there are " + names +
+                                (all.size() > 6 ? ", ..." : ""));
   }
   std::ranges::sort(frozen_);
 }

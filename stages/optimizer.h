@@ -14,9 +14,6 @@
 
 namespace millrace::stages {
 
-/// Buffers laid out as the weights, or single numbers ([1]), by name.
-using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
-
 /// Throws std::invalid_argument for a name that is not in optimizer_formulas-inl.h.
 const OptimizerInfo& optimizer_info(const std::string& name);
 /// An argument of the operator millrace::check_and_update.

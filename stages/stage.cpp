@@ -266,9 +266,9 @@ void Stage::add_found(const Segment& segment, const Activations& activations, co
     }
   };
   const std::size_t own = segment.learned.size();  // the head's follow
-  for (std::size_t i = own; i < found.size(); ++i) take(head_->gradients()[i - own], found[i]);
-  for (std::size_t i = 0; i < own && i < found.size(); ++i)
-    take(gradient_views_[sum()][segment.learned[i]], found[i]);
+  for (std::size_t i = 0; i < found.size(); ++i)
+    take(i < own ? gradient_views_[sum()][segment.learned[i]] : head_->gradients()[i - own],
+         found[i]);
   if (!from_downstream || !first) return;
   for (const at::Tensor& sum : head_->gradients()) sum.zero_();  // it saw no sample
 }

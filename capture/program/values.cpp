@@ -23,19 +23,6 @@ void each_operand(const Node& node, const Visit& visit) {
   }
 }
 
-/// Whether a node in [begin, end) uses any of the tensor's bytes so.
-template <class Is>
-bool any_use(const Value* value, const at::Tensor& tensor, std::size_t begin, std::size_t end,
-             const Is& is) {
-  if (!value) return false;
-  const Range range = range_of(tensor);
-  auto use = std::ranges::lower_bound(value->uses, begin, {}, &Use::node);
-  for (; use != value->uses.end() && use->node < end; ++use) {
-    if (is(*use) && use->range.overlaps(range)) return true;
-  }
-  return false;
-}
-
 /// A storage in a recording.
 struct Held {
   at::Tensor tensor;            ///< the first; this adds no reference to its storage
@@ -157,11 +144,16 @@ void Values::unlink(std::size_t index, const Node& node) {
   });
 }
 
-bool Values::written(const at::Tensor& tensor, std::size_t begin, std::size_t end) const {
-  return any_use(of(tensor), tensor, begin, end, [](const Use& use) { return use.writes; });
-}
-bool Values::used(const at::Tensor& tensor, std::size_t begin, std::size_t end) const {
-  return any_use(of(tensor), tensor, begin, end, [](const Use&) { return true; });
+bool Values::used(const at::Tensor& tensor, std::size_t begin, std::size_t end,
+                  bool only_written) const {
+  const Value* const value = of(tensor);
+  if (!value) return false;
+  const Range range = range_of(tensor);
+  const auto first = std::ranges::lower_bound(value->uses, begin, {}, &Use::node),
+             last = std::ranges::lower_bound(value->uses, end, {}, &Use::node);
+  return std::any_of(first, last, [&](const Use& use) {
+    return (use.writes || !only_written) && use.range.overlaps(range);
+  });
 }
 
 }  // namespace millrace::program

@@ -63,10 +63,12 @@ class Values {
   void link(std::span<const Node> nodes);
   void link(std::size_t index, const Node& node);
   void unlink(std::size_t index, const Node& node);
-  /// Whether a node in [begin, end) writes any of the tensor's bytes.
-  bool written(const at::Tensor& tensor, std::size_t begin, std::size_t end) const;
-  /// Whether one reads or writes any of them.
-  bool used(const at::Tensor& tensor, std::size_t begin, std::size_t end) const;
+  /// Whether a node in [begin, end) uses any of the tensor's bytes, or writes any.
+  bool used(const at::Tensor& tensor, std::size_t begin, std::size_t end,
+            bool only_written = false) const;
+  bool written(const at::Tensor& tensor, std::size_t begin, std::size_t end) const {
+    return used(tensor, begin, end, /*only_written=*/true);
+  }
 
  private:
   Value& insert(const at::Tensor& tensor);

@@ -30,17 +30,15 @@ std::unique_ptr<Prepared> prepare_copy(const Node& node, int) {
                 })(node, 1);
 }
 
-Operation zero_of(const at::Tensor& made) {
-  return {.name = "zero",
-          .constant = true,
-          .on_cores = by_one(
-              ends, [bytes = made.nbytes()](const Ends& at) { std::memset(at.to, 0, bytes); }),
-          .on_gpu = operation_of({}).on_gpu};
-}
-
 // new_zeros, zeros, zeros_like, zero_
 bool zero(Lowering& lower, const Call& call) {
-  return is_dense(result(call)) && lower.add(zero_of(result(call)), {}, {result(call)});
+  const at::Tensor& made = result(call);
+  const auto clear = [bytes = made.nbytes()](const Ends& at) { std::memset(at.to, 0, bytes); };
+  return is_dense(made) && lower.add({.name = "zero",
+                                      .constant = true,
+                                      .on_cores = by_one(ends, clear),
+                                      .on_gpu = operation_of({}).on_gpu},
+                                     {}, {made});
 }
 
 bool copies(Lowering& lower, const at::Tensor& from, const at::Tensor& to) {

@@ -127,21 +127,29 @@ bool elu_backward(Lowering& lower, const Call& call) {
       .lower(lower, call);
 }
 
-/// The GPU's kernels take strided operands, and numbers from the host.
-bool spread_on_gpu(Lowering& lower, const kernels::Map& map, std::vector<at::Tensor> operands,
-                   const at::Tensor& made) {
-  for (const at::Tensor& operand : operands) {
-    const bool number = operand.is_cpu() && operand.dim() == 0;
-    if (!number && (operand.scalar_type() != at::kFloat || operand.device() != made.device() ||
-                    !at::is_expandable_to(operand.sizes(), made.sizes())))
-      return false;
-  }
-  const at::Tensor to = is_picture(made) ? lower.image_for(made) : made;
-  for (at::Tensor& operand : operands) {
-    if (is_picture(operand) && lower.has_image(operand)) operand = lower.read(operand);
-  }
-  lower.add(operation_of(map), std::move(operands), {to});
-  return lower.written(made, to);
+Rules functions() {
+  Rules rules = {
+      {"aten::add", sum(Function::add, 1)},
+      {"aten::sub", sum(Function::subtract, -1)},
+      {"aten::div", {division}},
+      {"aten::sqrt", mapped(Function::square_root, {0})},
+      {"aten::threshold_backward", {threshold_backward}},
+      {"aten::gelu", gelu(Function::gelu, Function::gelu_tanh, {0})},
+      {"aten::gelu_backward", gelu(Function::gelu_gradient, Function::gelu_tanh_gradient, {0, 1})},
+      {"aten::elu_backward", {elu_backward}},
+  };
+  const auto add = [&](Function function, const char* aten, std::size_t operands,
+                       std::size_t parameters) {
+    if (!aten) return;
+    std::vector<std::size_t> all(operands + parameters);
+    std::iota(all.begin(), all.end(), 0);
+    const auto first = all.begin() + std::ptrdiff_t(operands);
+    rules.emplace(aten, mapped(function, {all.begin(), first}, {first, all.end()}));
+  };
+#define FUNCTION(enumerator, name, aten, operands, parameters, ...) \
+  add(Function::enumerator, aten, operands, parameters);
+#include "capture/program/kernels/functions-inl.h"
+  return rules;
 }
 
 }  // namespace
@@ -176,10 +184,12 @@ Operation operation_of(const kernels::Map& map) {
 bool lower_map(Lowering& lower, const kernels::Map& map, std::vector<at::Tensor> operands,
                const at::Tensor& made) {
   if (!is_dense(made) || made.numel() == 0 || made.dim() > kernels::kMostDimensions) return false;
-  if (lower.on_gpu()) return spread_on_gpu(lower, map, std::move(operands), made);
+  // A GPU's kernels take operands of any strides, and numbers from the host.
+  const bool gpu = lower.on_gpu();
   std::vector<at::Tensor> wide, narrow;  // of `made`'s size, and smaller
   for (at::Tensor& operand : operands) {
-    operand = as_float(lower, operand);
+    if (gpu && operand.is_cpu() && operand.dim() == 0) continue;
+    if (!gpu) operand = as_float(lower, operand);
     if (!is_copyable(operand) || operand.device() != made.device() ||
         !at::is_expandable_to(operand.sizes(), made.sizes()))
       return false;
@@ -188,16 +198,19 @@ bool lower_map(Lowering& lower, const kernels::Map& map, std::vector<at::Tensor>
   const auto lies_well = [&](const at::Tensor& operand) {
     return lie_alike(operand, made) && !lower.has_image(operand);
   };
-  const bool as_it_lies =
-      std::all_of(wide.begin(), wide.end(), lies_well) && (!wide.empty() || !is_picture(made));
+  const bool as_it_lies = !gpu && std::all_of(wide.begin(), wide.end(), lies_well) &&
+                          (!wide.empty() || !is_picture(made));
   const at::Tensor to = as_it_lies || !is_picture(made) ? made : lower.image_for(made);
-  if (!narrow.empty()) {
+  if (!gpu && !narrow.empty()) {
     const kernels::MapArguments m = laid_out(to, narrow);
     if (m.left.strides[m.dimensions - 1] > 1 || m.right.strides[m.dimensions - 1] > 1) return false;
   }
   for (at::Tensor& operand : operands) {
-    if (operand.sizes() != made.sizes() || lie_alike(operand, to)) continue;
-    if (is_picture(made)) {
+    if (gpu) {
+      if (is_picture(operand) && lower.has_image(operand)) operand = lower.read(operand);
+    } else if (operand.sizes() != made.sizes() || lie_alike(operand, to)) {
+      continue;
+    } else if (is_picture(made)) {
       operand = lower.read(operand);
     } else {
       const at::Tensor alike = lower.own(made);
@@ -208,35 +221,6 @@ bool lower_map(Lowering& lower, const kernels::Map& map, std::vector<at::Tensor>
   lower.add(operation_of(map), std::move(operands), {to});
   return lower.written(made, to);
 }
-
-namespace {
-
-Rules functions() {
-  Rules rules = {
-      {"aten::add", sum(Function::add, 1)},
-      {"aten::sub", sum(Function::subtract, -1)},
-      {"aten::div", {division}},
-      {"aten::sqrt", mapped(Function::square_root, {0})},
-      {"aten::threshold_backward", {threshold_backward}},
-      {"aten::gelu", gelu(Function::gelu, Function::gelu_tanh, {0})},
-      {"aten::gelu_backward", gelu(Function::gelu_gradient, Function::gelu_tanh_gradient, {0, 1})},
-      {"aten::elu_backward", {elu_backward}},
-  };
-  const auto add = [&](Function function, const char* aten, std::size_t operands,
-                       std::size_t parameters) {
-    if (!aten) return;
-    std::vector<std::size_t> all(operands + parameters);
-    std::iota(all.begin(), all.end(), 0);
-    const auto first = all.begin() + std::ptrdiff_t(operands);
-    rules.emplace(aten, mapped(function, {all.begin(), first}, {first, all.end()}));
-  };
-#define FUNCTION(enumerator, name, aten, operands, parameters, ...) \
-  add(Function::enumerator, aten, operands, parameters);
-#include "capture/program/kernels/functions-inl.h"
-  return rules;
-}
-
-}  // namespace
 
 const Rules map_rules = functions();
 
