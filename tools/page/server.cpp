@@ -26,13 +26,7 @@ constexpr int kNiceness = 10;          // training comes first
 
 tcp::acceptor listen(net::io_context& context, const WebOptions& options) {
   try {
-    const tcp::endpoint at(net::ip::make_address(options.address), options.port);
-    tcp::acceptor acceptor(context);
-    acceptor.open(at.protocol());
-    acceptor.set_option(tcp::acceptor::reuse_address(true));
-    acceptor.bind(at);
-    acceptor.listen();
-    return acceptor;
+    return {context, {net::ip::make_address(options.address), options.port}};
   } catch (const boost::system::system_error& error) {
     throw std::runtime_error(options.address + ":" + std::to_string(options.port) + ": " +
                              error.code().message());

@@ -95,12 +95,11 @@ net::awaitable<void> room(Socket& socket, Line& line) {
 }
 
 net::awaitable<bool> accept(Socket& socket, const Request& request) {
-  auto limits = websocket::stream_base::timeout::suggested(beast::role_type::server);
-  limits.handshake_timeout = kPatience;
-  limits.idle_timeout = 2 * kPatience;  // pings at half of it
-  limits.keep_alive_pings = true;
   beast::get_lowest_layer(socket.ws).expires_never();  // the WebSocket has its own timeouts
-  socket.ws.set_option(limits);
+  socket.ws.set_option(
+      websocket::stream_base::timeout{.handshake_timeout = kPatience,
+                                      .idle_timeout = 2 * kPatience,  // pings at half of it
+                                      .keep_alive_pings = true});
   socket.ws.read_message_max(1024);
   socket.ws.auto_fragment(false);
   boost::system::error_code error;

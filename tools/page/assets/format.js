@@ -5,18 +5,15 @@ export function three(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return '–';
   if (value === 0) return '0';
   const decimals = Math.min(7, Math.max(0, 2 - Math.floor(Math.log10(Math.abs(value)))));
-  return grouped(value.toFixed(decimals));
+  return grouped(value, decimals);
 }
 
 /// 12 345, with narrow spaces.
-export function count(value) {
-  return grouped(String(Math.round(value)));
-}
+export const count = (value) => grouped(value, 0);
 
-function grouped(text) {
-  const [whole, fraction] = text.split('.');
-  const spaced = whole.replace(/\B(?=(\d{3})+$)/g, '\u202f');
-  return fraction ? `${spaced}.${fraction}` : spaced;
+function grouped(value, decimals) {
+  const digits = {minimumFractionDigits: decimals, maximumFractionDigits: decimals};
+  return value.toLocaleString('en', digits).replaceAll(',', '\u202f');
 }
 
 /// Seconds as 0:42, 12:05 or 3:07:00.
