@@ -91,18 +91,18 @@ class ClipRecorder {
     left_ = -1;
     recorded_ = 1 - recorded_;
     films_[recorded_].seen = 0;
-    turn_.store(Turn::full, std::memory_order_release);
+    full_.store(true, std::memory_order_release);
   }
 
   // Writing thread.
-  bool ready() const { return turn_.load(std::memory_order_acquire) == Turn::full; }
+  bool ready() const { return full_.load(std::memory_order_acquire); }
   /// Writes the film that is ready() and returns it to the recorder. Throws std::runtime_error.
   void write(const std::string& path) {
     Film& film = films_[1 - recorded_];
     struct GiveBack {
-      std::atomic<Turn>& turn;
-      ~GiveBack() { turn.store(Turn::recording, std::memory_order_release); }
-    } const give_back{turn_};
+      std::atomic<bool>& full;
+      ~GiveBack() { full.store(false, std::memory_order_release); }
+    } const give_back{full_};
     const std::int64_t count = std::min(film.seen, places());
     const auto writer = io::open_video_writer({.to = path,
                                                .width = 2 * options_.width,
@@ -124,7 +124,6 @@ class ClipRecorder {
     std::vector<io::Frame> pictures;
     std::int64_t seen = 0;
   };
-  enum class Turn { recording, full };  ///< full: the other film is the writer's
 
   std::int64_t places() const { return 2 * before_ + 1; }
 
@@ -135,8 +134,8 @@ class ClipRecorder {
   io::Frame seen_, error_;
   Film films_[2];
   int recorded_ = 0;
-  std::int64_t left_ = -1;  ///< frames until the clip is complete; -1: no clip
-  std::atomic<Turn> turn_{Turn::recording};
+  std::int64_t left_ = -1;         ///< frames until the clip is complete; -1: no clip
+  std::atomic<bool> full_{false};  ///< the other film is the writer's
 };
 
 nlohmann::ordered_json event_json(const NoveltyEvent& event) {

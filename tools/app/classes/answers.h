@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdint>
@@ -74,9 +75,7 @@ class Answers final : public engine::Observer {
 
  private:
   Answer most_likely(std::span<const float> outputs) const {
-    std::size_t best = 0;
-    for (std::size_t k = 1; k < outputs.size(); ++k)
-      if (outputs[k] > outputs[best]) best = k;
+    const auto best = std::size_t(std::ranges::max_element(outputs) - outputs.begin());
     float sum = 0;
     for (const float output : outputs) sum += std::exp(output - outputs[best]);
     const float sure = std::clamp(outputs[best], 0.0f, 1.0f);

@@ -48,11 +48,18 @@ Json pressed(const char* action) {
 
 std::vector<Entity> entities(const page::Snapshot& now, const page::Controls::Offered& offered,
                              bool snapshots) {
-  std::vector<Entity> all = {
+  const bool answers = !now.state["answer"].is_null();
+  Json events = value("value_json.novelty.events"), label = value("value_json.controls.label"),
+       camera = value("'ON' if value_json.stream.connected else 'OFF'");
+  events["state_class"] = "total_increasing";
+  camera["device_class"] = "connectivity";
+  label["options"] = offered.labels;
+  label["command_template"] = "{\"label\": {{ value | tojson }}}";
+  return {
       {"sensor", "loss", "Loss", measured("value_json.loss.recent")},
       {"sensor", "times", "Better than trivial", measured("value_json.learned.times", "times")},
       {"sensor", "novelty", "Novelty", measured("value_json.novelty.deviation")},
-      {"sensor", "events", "Events", value("value_json.novelty.events")},
+      {"sensor", "events", "Events", events},
       {"sensor", "reason", "Last reason",
        value("value_json.novelty.last.reason if value_json.novelty.last is defined else 'none'")},
       {"sensor", "frame_rate", "Frame rate", measured("value_json.rate.fps", "fps")},
@@ -62,28 +69,18 @@ std::vector<Entity> entities(const page::Snapshot& now, const page::Controls::Of
              "else 'unknown'")},
       {"binary_sensor", "new", "Something new",
        value("'ON' if value_json.novelty.in_event else 'OFF'")},
-      {"binary_sensor", "connected", "Camera",
-       value("'ON' if value_json.stream.connected else 'OFF'")}};
-  all[3].more["state_class"] = "total_increasing";
-  all.back().more["device_class"] = "connectivity";
-  const bool answers = !now.state["answer"].is_null();
-  all.insert(
-      all.end(),
-      {{"sensor", "answer", "Answer",
-        value("'neither' if value_json.answer.neither else value_json.answer.class"), answers},
-       {"sensor", "probability", "Probability", percent("value_json.answer.probability"), answers},
-       {"sensor", "accuracy", "Accuracy",
-        percent(answers ? "value_json.accuracy_on_return.recent" : "value_json.accuracy.recent"),
-        answers || !now.state["accuracy"].is_null()},
-       {"image", "event", "Last event", {{"content_type", "image/png"}}, snapshots},
-       {"button", "pause", "Pause", pressed("pause"), offered.pause},
-       {"button", "resume", "Resume", pressed("resume"), offered.pause},
-       {"button", "save", "Save", pressed("save"), offered.save},
-       {"select", "label", "It shows", value("value_json.controls.label"),
-        !offered.labels.empty()}});
-  all.back().more["options"] = offered.labels;
-  all.back().more["command_template"] = "{\"label\": {{ value | tojson }}}";
-  return all;
+      {"binary_sensor", "connected", "Camera", camera},
+      {"sensor", "answer", "Answer",
+       value("'neither' if value_json.answer.neither else value_json.answer.class"), answers},
+      {"sensor", "probability", "Probability", percent("value_json.answer.probability"), answers},
+      {"sensor", "accuracy", "Accuracy",
+       percent(answers ? "value_json.accuracy_on_return.recent" : "value_json.accuracy.recent"),
+       answers || !now.state["accuracy"].is_null()},
+      {"image", "event", "Last event", {{"content_type", "image/png"}}, snapshots},
+      {"button", "pause", "Pause", pressed("pause"), offered.pause},
+      {"button", "resume", "Resume", pressed("resume"), offered.pause},
+      {"button", "save", "Save", pressed("save"), offered.save},
+      {"select", "label", "It shows", label, !offered.labels.empty()}};
 }
 
 std::string id_of(std::string text) {
