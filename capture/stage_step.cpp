@@ -154,9 +154,7 @@ void StageStep::recompute(int slot) {
                 if (stage_.supervised())
                   of.recomputed = {.inputs = of.forward.inputs, .stored = of.forward.stored};
                 const KeptIn set(sets_[std::size_t(slot) % sets_.size()]);
-                measure(
-                    recompute_bytes_, [&] { stage_.recompute(for_backward(kept)); },
-                    measures_all());
+                measure(recompute_bytes_, [&] { stage_.recompute(for_backward(kept)); });
                 keeps(kept, (stage_.supervised() ? 0 : *forward_bytes_) + *recompute_bytes_);
               });
 }

@@ -49,10 +49,6 @@ void write_all(int fd, std::string_view bytes, const std::string& path) {
   }
 }
 
-fs::path folder_of(const fs::path& file) {
-  return file.has_parent_path() ? file.parent_path() : fs::path(".");
-}
-
 void sync_folder(const fs::path& folder, const std::string& path) {
   const Descriptor dir(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   // Some file systems can't sync a folder (EINVAL); the rename is done anyway.
@@ -169,6 +165,10 @@ Descriptor claim_name(const std::string& path) {
 }
 
 }  // namespace
+
+std::filesystem::path folder_of(const fs::path& file) {
+  return file.has_parent_path() ? file.parent_path() : fs::path(".");
+}
 
 std::filesystem::path behind_links(const std::string& path) {
   constexpr int kMost = 40;  // as in the kernel

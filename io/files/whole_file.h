@@ -15,6 +15,9 @@ namespace millrace::io {
 /// file then.
 void write_whole(const std::string& path, std::string_view bytes, const std::string& previous = "");
 
+/// Its folder; "." for a bare name.
+std::filesystem::path folder_of(const std::filesystem::path& file);
+
 /// Where the symbolic links of `path` lead, even if nothing is there.
 std::filesystem::path behind_links(const std::string& path);
 

@@ -14,7 +14,6 @@ extern "C" {
 #include "io/source/codecs.h"
 #include "io/source/picture_headers.h"
 #include "io/source/source_kinds.h"
-#include "io/source/turn.h"
 
 namespace millrace::io {
 namespace {

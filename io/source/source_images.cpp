@@ -16,11 +16,11 @@
 #include <opencv2/imgcodecs.hpp>
 #include <opencv2/imgproc.hpp>
 
+#include "io/files/whole_file.h"
 #include "io/source/codecs.h"
 #include "io/source/picture_headers.h"
 #include "io/source/source_kinds.h"
 #include "io/source/split_mix.h"
-#include "io/source/turn.h"
 
 namespace millrace::io {
 namespace {
@@ -41,10 +41,6 @@ bool is_picture(const fs::path& path) {
       ".pbm",  ".pcx",  ".pfm", ".pgm",  ".png", ".pnm",  ".ppm",  ".psd", ".qoi", ".ras",
       ".sgi",  ".sr",   ".svg", ".tga",  ".tif", ".tiff", ".webp", ".xbm", ".xpm", ".xwd"};
   return endings.contains(ending_of(path));
-}
-
-fs::path folder_above(const fs::path& path) {
-  return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
 // Reads the conversion at `text`, after the '%'; returns its length.
@@ -72,7 +68,7 @@ NumberedName parse_numbered(const std::string& pattern) {
   const fs::path whole(pattern);
   const std::string file = whole.filename().string();
   NumberedName name;
-  name.folder = folder_above(whole).string();
+  name.folder = folder_of(whole).string();
   std::error_code ignored;
   if (name.folder.find('%') != std::string::npos && !fs::exists(name.folder, ignored))
     throw std::invalid_argument("a number can stand in a file's name only, not in a folder's");
@@ -97,7 +93,7 @@ NumberedName parse_numbered(const std::string& pattern) {
 std::vector<std::string> list_pictures(const std::string& folder_or_glob) {
   std::error_code error;
   const bool folder = fs::is_directory(folder_or_glob, error);
-  const fs::path place = folder ? fs::path(folder_or_glob) : folder_above(folder_or_glob);
+  const fs::path place = folder ? fs::path(folder_or_glob) : folder_of(folder_or_glob);
   const std::string glob = fs::path(folder_or_glob).filename().string();
   std::vector<std::string> found;
   for (const auto& entry : fs::directory_iterator(place, error)) {

@@ -70,15 +70,11 @@ struct Shape {
 
   /// Distance of (dx, dy) from the centre to the outline; negative outside.
   std::int64_t depth(std::int64_t dx, std::int64_t dy) const {
-    switch (kind) {
-      case Kind::disc:
-        return (radius * radius - dx * dx - dy * dy) / (2 * radius);
-      case Kind::rectangle:
-        return std::min(radius * 7 / 8 - std::abs(dx), radius / 2 - std::abs(dy));
-      case Kind::triangle:  // (222, 128) / 256: the unit vector at 30 degrees
-        return radius / 2 - std::max(dy, (222 * std::abs(dx) - 128 * dy) / 256);
-    }
-    return -kPixel;
+    if (kind == Kind::disc) return (radius * radius - dx * dx - dy * dy) / (2 * radius);
+    if (kind == Kind::rectangle)
+      return std::min(radius * 7 / 8 - std::abs(dx), radius / 2 - std::abs(dy));
+    // A triangle; (222, 128) / 256 is the unit vector at 30 degrees.
+    return radius / 2 - std::max(dy, (222 * std::abs(dx) - 128 * dy) / 256);
   }
 
   /// 0 .. 255: a smooth wave of six pixels.

@@ -97,12 +97,9 @@ class Learner {
     GST_ELEMENT_ERROR(element_, STREAM, FAILED, ("%s", why.c_str()), (nullptr));
   }
   void learn() {
-    auto run = std::make_unique<app::Run>(
-        config_,
-        app::RunOptions{
-            .serve = !settings_.serve.empty(), .serve_at = settings_.serve, .open_source = [this] {
-              return std::make_unique<MailboxSource>(mailbox_, source_);
-            }});
+    app::RunOptions options{.serve = !settings_.serve.empty(), .serve_at = settings_.serve};
+    options.open_source = [this] { return std::make_unique<MailboxSource>(mailbox_, source_); };
+    auto run = std::make_unique<app::Run>(config_, options);
     {
       const std::lock_guard lock(mutex_);
       shape_ = run->shape();

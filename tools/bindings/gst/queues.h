@@ -1,6 +1,7 @@
 // The queues between threads of GStreamer and of a run.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -80,22 +81,19 @@ class Mailbox {
     for (; first_ < id && !stamps_.empty(); ++first_) stamps_.pop_front();
   }
 
-  std::int64_t lost() const {
-    const std::lock_guard lock(mutex_);
-    return lost_;
-  }
+  std::int64_t lost() const { return lost_; }
   /// Counts a gap as a reconnect: the frames around it are not consecutive.
   const std::shared_ptr<io::StreamHealth>& health() const { return health_; }
 
  private:
   const std::shared_ptr<io::StreamHealth> health_ = std::make_shared<io::StreamHealth>();
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::condition_variable changed_;
   io::Frame frame_;
   Stamp stamp_;
   bool full_ = false, ended_ = false, flushing_ = false;
   bool gap_ = false;
-  std::int64_t lost_ = 0;
+  std::atomic<std::int64_t> lost_{0};
   std::int64_t first_ = 0;  ///< the frame of stamps_.front()
   std::deque<Stamp> stamps_;
 };
@@ -218,15 +216,9 @@ class Outlet {
     return Next::picture;
   }
 
-  std::int64_t dropped() const {
-    const std::lock_guard lock(mutex_);
-    return dropped_;
-  }
+  std::int64_t dropped() const { return dropped_; }
   /// The loss of the latest prediction.
-  double loss() const {
-    const std::lock_guard lock(mutex_);
-    return loss_;
-  }
+  double loss() const { return loss_; }
 
  private:
   void drop_pictures() {
@@ -237,7 +229,7 @@ class Outlet {
   }
 
   const std::size_t room_;
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Shown> waiting_;
   std::vector<Shown> spare_;
@@ -247,8 +239,8 @@ class Outlet {
   };
   std::deque<Event> events_;
   std::int64_t from_ = 0;  ///< pictures of earlier frames were flushed
-  std::int64_t dropped_ = 0;
-  double loss_ = 0;
+  std::atomic<std::int64_t> dropped_{0};
+  std::atomic<double> loss_{0};
   bool ended_ = false, flushing_ = true;
 };
 
