@@ -26,7 +26,12 @@ class Reader {
   Schedule read() {
     for (std::string row; std::getline(rows_, row); ++line_) {
       if (row.ends_with('\r')) row.pop_back();
-      read_row(row);
+      Program program;
+      read_cells(row, ',', 0, program);
+      if (program.period.empty()) fail(0, "a worker without actions");
+      // The verifier allocates a vector clock per worker.
+      if (workers_.size() == kMostWorkers) fail(0, "more than 256 workers");
+      workers_.push_back(std::move(program));
     }
     return finish();
   }
@@ -43,15 +48,6 @@ class Reader {
       read_cell(cells.substr(begin, end - begin), column + begin, program, separator == ';');
       begin = end + 1;
     }
-  }
-
-  void read_row(std::string_view row) {
-    Program program;
-    read_cells(row, ',', 0, program);
-    if (program.period.empty()) fail(0, "a worker without actions");
-    // The verifier allocates a vector clock per worker.
-    if (workers_.size() == kMostWorkers) fail(0, "more than 256 workers");
-    workers_.push_back(std::move(program));
   }
 
   /// `inside`: the cell is part of an OVERLAP_F_B.
@@ -76,8 +72,8 @@ class Reader {
     rest.remove_prefix(name.size());
     const std::int64_t sample = number(rest);
     const bool implied = std::ranges::find(kImplied, name) != std::end(kImplied);
-    const auto op = std::ranges::find_if(
-        kOps, [&](Op known) { return name == std::string(1, op_letter(known)); });
+    const auto op =
+        std::ranges::find(kOps, name, [](Op known) { return std::string(1, op_letter(known)); });
     const std::string quoted = "\"" + std::string(cell) + "\"";
     if (name == "U") {
       fail(column, quoted +

@@ -128,24 +128,22 @@ std::string_view path_of(const Request& request) {
   return target.substr(0, target.find('?'));
 }
 
-bool admitted(const Site& site, const Request& request, Response& refusal) {
+std::optional<Response> instead_of_answer(const Site& site, const Request& request) {
   const auto header = [&](http::field name) { return view(request[name]); };
-  if (!site.gate.host_is_ours(header(http::field::host))) {
-    refusal = refuse(request, http::status::misdirected_request, "unknown host name");
-  } else if (site.gate.is_token(token_of(request))) {
-    refusal = welcome(site, request);
-  } else if (!site.gate.admits(header(http::field::authorization), header(http::field::cookie))) {
-    refusal = refuse(request, http::status::unauthorized,
-                     "Open this page with ?token=TOKEN, the run's token, or send the header "
-                     "\"Authorization: Bearer TOKEN\".");
+  if (!site.gate.host_is_ours(header(http::field::host)))
+    return refuse(request, http::status::misdirected_request, "unknown host name");
+  if (site.gate.is_token(token_of(request))) return welcome(site, request);
+  if (!site.gate.admits(header(http::field::authorization), header(http::field::cookie))) {
+    Response refusal = refuse(request, http::status::unauthorized,
+                              "Open this page with ?token=TOKEN, the run's token, or send the "
+                              "header \"Authorization: Bearer TOKEN\".");
     refusal.set(http::field::www_authenticate, "Bearer");
     refusal.keep_alive(false);  // don't hold connections for strangers
-  } else if (!Gate::same_origin(header(http::field::origin), header(http::field::host))) {
-    refusal = refuse(request, http::status::forbidden, "cross-site request refused");
-  } else {
-    return true;
+    return refusal;
   }
-  return false;
+  if (!Gate::same_origin(header(http::field::origin), header(http::field::host)))
+    return refuse(request, http::status::forbidden, "cross-site request refused");
+  return std::nullopt;
 }
 
 Response malformed(const std::string& why) {

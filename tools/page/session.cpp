@@ -197,8 +197,8 @@ net::awaitable<void> serve(Site& site, net::ip::tcp::socket socket) {
     if (error) break;
     const bool brief = request.method() == http::verb::head;
     if (brief) request.method(http::verb::get);
-    Response response;
-    const bool welcome = admitted(site, request, response);
+    std::optional<Response> response = instead_of_answer(site, request);
+    const bool welcome = !response;
     const std::size_t picture = welcome ? picture_of(site, request) : kPictureNames.size();
     const bool pictures = picture < kPictureNames.size();
     const bool live =
@@ -213,8 +213,8 @@ net::awaitable<void> serve(Site& site, net::ip::tcp::socket socket) {
       break;
     }
     if (welcome) response = pictures || live ? crowded(request) : answer(site, request);
-    if (brief) response.body().clear();  // its length stays in the header
-    more = co_await say(stream, response);
+    if (brief) response->body().clear();  // its length stays in the header
+    more = co_await say(stream, *response);
   }
 }
 

@@ -194,8 +194,8 @@ boost::asio::awaitable<void> serve(Site& site, boost::asio::ip::tcp::socket sock
 Response answer(Site& site, const Request& request);
 Response malformed(const std::string& why);
 Response crowded(const Request& request);
-/// Whether this request may be answered; otherwise `refusal` is the response.
-bool admitted(const Site& site, const Request& request, Response& refusal);
+/// The response to a request that may not be answered, or that brings the token.
+std::optional<Response> instead_of_answer(const Site& site, const Request& request);
 std::string_view path_of(const Request& request);
 
 }  // namespace millrace::page
