@@ -12,6 +12,7 @@
 
 #include <cairo.h>
 #include <nlohmann/json.hpp>
+#include <opencv2/imgproc.hpp>
 
 #include "io/source/frame.h"
 
@@ -109,15 +110,11 @@ class Canvas {
     cairo_t* const pen = pen_.get();
     cairo_surface_t* const small =
         cairo_image_surface_create(CAIRO_FORMAT_RGB24, frame.width, frame.height);
-    const int stride = cairo_image_surface_get_stride(small), deep = frame.channels;
-    for (int y = 0; y < frame.height; ++y) {
-      auto* const row =
-          reinterpret_cast<std::uint32_t*>(cairo_image_surface_get_data(small) + y * stride);
-      for (int x = 0; x < frame.width; ++x) {
-        const std::uint8_t* const from = &frame.pixels[(std::size_t(y) * frame.width + x) * deep];
-        row[x] = deep == 1 ? from[0] * 0x010101u : unsigned(from[0] << 16 | from[1] << 8 | from[2]);
-      }
-    }
+    // cv::Mat takes no pointer to const, but only reads it.
+    const cv::Mat from(frame.height, frame.width, CV_8UC(frame.channels),
+                       const_cast<std::uint8_t*>(frame.pixels.data()));
+    cv::cvtColor(from, pixels_of(small),
+                 frame.channels == 1 ? cv::COLOR_GRAY2BGRA : cv::COLOR_RGB2BGRA);
     cairo_surface_mark_dirty(small);
     use(ink::grid);
     cairo_rectangle(pen, left - 1, top - 1, frame.width * factor + 2, frame.height * factor + 2);
@@ -171,18 +168,21 @@ class Canvas {
   /// `out` must have the canvas's size and 3 channels, or 1 for grey.
   void copy_to(Frame& out) const {
     cairo_surface_flush(sheet_.get());
-    const int stride = cairo_image_surface_get_stride(sheet_.get());
-    for (int y = 0; y < out.height; ++y) {
-      const auto* const row = reinterpret_cast<const std::uint32_t*>(
-          cairo_image_surface_get_data(sheet_.get()) + y * stride);
-      std::uint8_t* to = &out.pixels[std::size_t(y) * out.width * out.channels];
-      for (int x = 0; x < out.width; ++x) {
-        for (int c = 0; c < out.channels; ++c) *to++ = std::uint8_t(row[x] >> (16 - 8 * c));
-      }
-    }
+    const cv::Mat to(out.height, out.width, CV_8UC(out.channels), out.pixels.data());
+    if (out.channels == 1)
+      cv::extractChannel(pixels_of(sheet_.get()), to, 2);  // of grey, as red as blue
+    else
+      cv::cvtColor(pixels_of(sheet_.get()), to, cv::COLOR_BGRA2RGB);
   }
 
  private:
+  /// 32 bits each: blue, green, red, and nothing.
+  static cv::Mat pixels_of(cairo_surface_t* sheet) {
+    return cv::Mat(cairo_image_surface_get_height(sheet), cairo_image_surface_get_width(sheet),
+                   CV_8UC4, cairo_image_surface_get_data(sheet),
+                   std::size_t(cairo_image_surface_get_stride(sheet)));
+  }
+
   void use(unsigned colour, double opacity = 1.0) {
     cairo_set_source_rgba(pen_.get(), (colour >> 16 & 255) / 255.0, (colour >> 8 & 255) / 255.0,
                           (colour & 255) / 255.0, opacity);

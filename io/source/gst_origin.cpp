@@ -86,12 +86,11 @@ void on_change(GObject*, GstClockTime, GstElement* element, GstStateChange chang
   const GstOwned<gchar> text(gst_uri_handler_get_uri(handler));
   const std::string uri = text ? text.get() : "", scheme = uri.substr(0, uri.find(':'));
   if (uri.empty() || scheme == "data") return;  // carries its data itself
-  const bool known = std::ranges::count(readers, origin_of(uri), &Follower::origin) > 0;
-  for (const Follower& reader : readers) {
-    if (known) break;
-    GST_ELEMENT_ERROR(reader.pipeline.get(), RESOURCE, NOT_FOUND,
-                      ("it names %s, which is somewhere else and not followed", uri.c_str()),
-                      (nullptr));
+  if (std::ranges::count(readers, origin_of(uri), &Follower::origin) == 0) {
+    for (const Follower& reader : readers)
+      GST_ELEMENT_ERROR(reader.pipeline.get(), RESOURCE, NOT_FOUND,
+                        ("it names %s, which is somewhere else and not followed", uri.c_str()),
+                        (nullptr));
     // The change itself can't be stopped.
     const std::string nothing = scheme == "file" ? "file:///dev/null" : scheme + "://127.0.0.1:0/";
     gst_uri_handler_set_uri(handler, nothing.c_str(), nullptr);

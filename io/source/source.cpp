@@ -111,12 +111,9 @@ std::unique_ptr<Source> open_source(const SourceOptions& options) {
 }
 
 std::future<void> destroy(std::unique_ptr<Source> source) {
-  std::promise<void> promise;
-  std::future<void> gone = promise.get_future();
-  std::thread([promise = std::move(promise), source = std::move(source)]() mutable {
-    source.reset();
-    promise.set_value();
-  }).detach();
+  std::packaged_task<void()> end([source = std::move(source)]() mutable { source.reset(); });
+  std::future<void> gone = end.get_future();
+  std::thread(std::move(end)).detach();
   return gone;
 }
 
