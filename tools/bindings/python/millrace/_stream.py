@@ -196,11 +196,6 @@ class Inbox:
         with self._changed:
             return self._results.popleft() if self._results else None
 
-    def require_elsewhere(self, method: str) -> None:
-        """Refuses, in the function that sees results, a call that may wait for them."""
-        if threading.current_thread() is self._thread:
-            raise Error(f"{method} can't be called from on_result()'s function")
-
     def take(self, timeout: float) -> Result | None:
         """The oldest result, if it comes within `timeout` seconds."""
         self.wait(timeout)

@@ -151,8 +151,9 @@ class Trainer:
         return self._run
 
     def _require_elsewhere(self, method: str) -> None:
-        if self._inbox is not None:
-            self._inbox.require_elsewhere(method)
+        """Refuses, in the function that sees results, a call that may wait for them."""
+        if self._inbox is not None and threading.current_thread() is self._inbox._thread:
+            raise Error(f"{method} can't be called from on_result()'s function")
 
     def _require_idle(self) -> None:
         if self._mode:
@@ -251,12 +252,10 @@ class Trainer:
         return predictions
 
     def _results(self, items: Iterator[Item], ahead: int | None, own: bool) -> Iterator[Result]:
-        try:
-            first = item, _, _, _ = next(items)
-        except StopIteration:
+        first = next(items, None)
+        if first is None or first[0] is END:
             return
-        if item is END:
-            return
+        item = first[0]
         pair = _frames.is_pair(item)
         own = own or (not pair and self._reproduces())
         raised: list[BaseException] = []
