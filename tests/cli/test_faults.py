@@ -167,9 +167,7 @@ class Faults(FaultTest):
     def test_too_few_threads_end_in_a_line(self):
         for number in range(6):
             with self.subTest(threads=number):
-                outcome = self.run_with(number, "threads")
-                self.assert_code(program.FAILED, outcome)
-                self.assert_one_error(outcome, "threads")
+                self.assert_refused(program.FAILED, self.run_with(number, "threads"), "threads")
         figure("too few threads", "0 to 5 besides the first: the run ends with one line before it opens anything")
 
     def test_a_silent_name_service_keeps_nothing_from_being_saved(self):

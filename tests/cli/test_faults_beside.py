@@ -116,9 +116,7 @@ class Plugins(KeepingTest):
         """A run with that sink fails, and its one error says so."""
         config = self.write(self.tables(output={"sinks": [sink]}))
         config.write_text(f"plugins = ['{plugin}']\n{config.read_text()}")
-        outcome = program.call("run", config, "--quiet", "--frames", frames)
-        self.assert_code(program.FAILED, outcome)
-        self.assert_one_error(outcome, told)
+        self.assert_refused(program.FAILED, program.call("run", config, "--quiet", "--frames", frames), told)
 
     def test_a_sink_that_cannot_write_costs_no_other_output(self):
         self.run_with(f"{PLUGINS}/libsink.so", "csv:/dev/full", 20, "/dev/full")
