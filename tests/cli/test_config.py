@@ -143,8 +143,8 @@ class Values(program.CliTest):
         self.assert_shown(outcome, DEFAULTS)
 
     def test_good_values_in_a_file_and_by_set(self):
-        layers = {"model": {"preset": "layers", "layer": [
-            {"type": "conv", "out": 4, "kernel": 3}, {"type": "leaky-relu", "slope": 0.25}, {"type": "conv", "out": 3, "kernel": 1}]}}
+        conv = {"type": "conv", "out": 3, "kernel": 3}
+        layers = {"model": {"preset": "layers", "layer": [conv, {"type": "leaky-relu", "slope": 0.25}, conv]}}
         for tables in (OTHERS, layers):
             for words in ((self.write(tables),), program.settings(tables)):
                 outcome = self.succeed("check", *words)
@@ -228,34 +228,39 @@ class Mistakes(program.CliTest):
 
     def test_what_a_setting_gets_wrong(self):
         """(key=value, what its error holds)"""
-        zone = "points = [[0, 0], [1, 0], [1, 1]]"
-        sources = (("rtps://host/x", "rtsp"), ("ftp://host/x", "synth"), ("synth:nosuch", "synth:shapes"), ("synth:shapes?scenes=-1", "scenes"),
-                   ("images:%s%s%n/%d.png", "folder"), ("rtsp://[::1", "no host"), ("http://h:99999/x", "65535"))
+        zone = '{nam = "a", points = [[0, 0], [1, 0], [1, 1]]}'
+        sources = (("rtps://host/x", "rtsp"), ("ftp://host/x", "synth"), ("synth:nosuch", "synth:shapes"),
+                   ("synth:shapes?scenes=-1", "scenes"), ("images:%s%s%n/%d.png", "folder"), ("rtsp://[::1", "no host"),
+                   ("http://h:99999/x", "65535"))
         bad = [("source.width", "--set"), ("", "--set"), ("=3", "--set"), ("width=3", "--set"),
-               ("optimizer.momentmu=3", "the nearest is optimizer.momentum"), ("optimizer.learning_rate=3", "the nearest is optimizer.lr"),
-               ("lr=3", "the nearest is optimizer.lr"),
+               ("optimizer.momentmu=3", "the nearest is optimizer.momentum"),
+               ("optimizer.learning_rate=3", "the nearest is optimizer.lr"), ("lr=3", "the nearest is optimizer.lr"),
                ("novelty.zones=[[[0, 0], [1, 0]]]", "error: --set novelty.zones: a polygon needs"),
-               (f'novelty.zones=[{{nam = "a", {zone}}}]', "error: --set novelty.zones: unknown key nam; the nearest is name"),
+               (f"novelty.zones=[{zone}]", "error: --set novelty.zones: unknown key nam; the nearest is name"),
                ("novelty.webhook=https://u:secret@host/", "novelty.webhook", "http://"),
                ("novelty.webhook=host", "novelty.webhook", "http://[USER:PASSWORD@]HOST"),
-               ("novelty.webhook=http://[::1", "novelty.webhook", "no host"), ("novelty.webhook=http://h:0", "novelty.webhook", "65535"),
+               ("novelty.webhook=http://[::1", "novelty.webhook", "no host"),
+               ("novelty.webhook=http://h:0", "novelty.webhook", "65535"),
                ("novelty.mqtt=localhost", "novelty.mqtt", "mqtt://[USER:PASSWORD@]HOST[:PORT]"),
                ("novelty.mqtt=http://host", "novelty.mqtt"), ("novelty.mqtt=mqtt://host:x", "novelty.mqtt"),
                ("mqtt.broker=u:secret@h", "mqtt.broker", "mqtt://"), ("mqtt.topic_prefix=", "mqtt.topic_prefix"),
-               *((f"{key}={topic}", key, "without + and #") for key in ("novelty.topic", "mqtt.topic_prefix", "mqtt.discovery_prefix")
+               *((f"{key}={topic}", key, "without + and #")
+                 for key in ("novelty.topic", "mqtt.topic_prefix", "mqtt.discovery_prefix")
                  for topic in ("a/+/b", "a/#", "$SYS/x")),
                *((setting, setting.split("=")[0], "applies only to partime-cnn; the preset is residual-cnn")
                  for setting in ("model.norm=instance", "model.activation=leaky-relu")),
                *((f"source.uri={uri}", "source.uri", part) for uri, part in sources)]
         self.assert_each_refused((("check", "--set", setting), *parts) for setting, *parts in bad)
-        self.assert_each_refused((("check", *program.sets("task.kind=stream", f"task.stream={uri}")), "task.stream", part) for uri, part in sources)
+        self.assert_each_refused(
+            (("check", "--set", "task.kind=stream", "--set", f"task.stream={uri}"), "task.stream", part) for uri, part in sources)
 
     def test_what_a_command_line_gets_wrong(self):
         self.assert_each_refused((
             (("rnu",), '"rnu"', '"run"'), (("chekc", "config.toml"), '"check"'), (("inspct", "--help"), '"inspect"'),
-            (("run", "--fames", "3"), "--fames; the nearest is --frames"), (("run", ""), "config:"), (("--fast", "run"),),
-            (("check", "a.toml", "b.toml"), "b.toml"), (("check", "--set"),), (("--completion", "tcsh"), "tcsh"),
+            (("run", "--fames", "3"), "--fames; the nearest is --frames"), (("run", ""), "config:"),
+            (("check", "a.toml", "b.toml"), "b.toml"), (("check", "--set"),), (("--fast", "run"),),
             (("run", "--set", "source.width=8", "source.height=8"), "source.height=8"),  # it takes one each time
+            (("--completion", "tcsh"), "tcsh"),
             *((("run", path), f"error: {path}: ") for path in (self.folder / "none.toml", self.folder))))
 
     def test_keys_that_do_not_go_together(self):
@@ -266,16 +271,18 @@ class Mistakes(program.CliTest):
         replicated = {"pipeline": {"schedule": "pipedream", "stages": 2, "replicas": [2, 1]}}
         pipedream = {"pipeline": {"schedule": "pipedream", "stages": 2}}
         for tables, *parts in (
-                ({"checkpoint": {"every": 5}}, "checkpoint.dir"), ({"replay": {"share": 0.5}}, "replay.share", "needs replay.kind"),
-                ({"replay": {"kind": "recent", "size": 1 << 24}, "source": {"width": 1280, "height": 720}}, "replay.size", "GB"),
+                ({"checkpoint": {"every": 5}}, "checkpoint.dir"),
+                ({"replay": {"share": 0.5}}, "replay.share", "needs replay.kind"),
+                ({"replay": {"kind": "recent", "size": 1 << 24}}, "replay.size", "GB"),
                 ({"pipeline": {"stages": 1}, "monitor": {"policy": "recut"}}, "monitor.policy", "pipeline.stages"),
                 ({**replicated, "monitor": {"policy": "recut"}}, "monitor.policy", "pipeline.replicas"),
-                ({"model": {"preset": "layers"}}, "config.toml:", "model."), ({"model": {"layer": [conv]}}, "config.toml:", "model."),
-                ({"model": {"preset": "resnet18", "layer": [conv]}}, "config.toml:", "model."),
+                *(({"model": model}, "config.toml:", "model.") for model in (
+                    {"preset": "layers"}, {"layer": [conv]}, {"preset": "resnet18", "layer": [conv]})),
                 ({**sized, **halved, "correction": {"kind": "local"}}, "config.toml", "module 0"),
-                ({"optimizer": {"kind": "adam"}, "correction": {"kind": "spike-compensation"}}, "config.toml", "sgd with momentum"),
+                ({"correction": {"kind": "spike-compensation"}}, "config.toml", "sgd with momentum"),
                 ({**pipedream, "correction": {"kind": "weight-prediction"}}, "config.toml", "stashed weights"),
-                ({"pipeline": {"schedule": "2bw", "stages": 1}, "correction": {"kind": "discrepancy"}}, "config.toml", "stashed weights"),
+                ({"pipeline": {"schedule": "2bw", "stages": 1}, "correction": {"kind": "discrepancy"}},
+                 "config.toml", "stashed weights"),
                 ({**replicated, "correction": {"kind": "local"}}, "config.toml", "replicated"),
                 ({**pipedream, "correction": {"kind": "deep-supervision"}}, "config.toml", "partime and pb"),
                 ({"pipeline": {"threads": 2, "capture": "eager"}}, "config.toml:", "threads", "runs no step program"),

@@ -20,7 +20,8 @@ BALL = "videotestsrc pattern=ball num-buffers=%d ! video/x-raw,format=RGB,width=
 class Element(program.CliTest):
     def gst(self, words, fails=False):
         """What GStreamer's tool says."""
-        done = subprocess.run(words.split(), env=ENVIRONMENT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
+        done = subprocess.run(words.split(), env=ENVIRONMENT, text=True, timeout=120,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.assertEqual(done.returncode != 0, fails, done.stdout)
         return done.stdout
 

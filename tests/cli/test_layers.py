@@ -181,7 +181,7 @@ class Layers(reference.ReferenceTest):
         self.assertTrue(math.isclose(loss["first"], expected, rel_tol=1e-5), (loss, expected))
 
     def test_bad_layers(self):
-        """A good layer, then the bad one, whose table is in the lines from 100 on. What each type refuses: tests/stages."""
+        """A good layer, then the bad one, in the lines from 100 on. What each type refuses: tests/stages."""
         good = 90 * "\n" + '''[source]
 width = 24
 height = 16
@@ -194,8 +194,9 @@ kernel = 3
 [[model.layer]]
 '''
         cases = []
-        for bad, part in ((layer(3), "type"), (layer("cnov"), "known ones: add, attention, avgpool"), (conv(3, 4), "odd"),
-                          (conv("3"), "out"), (conv(3, knerel=3), '"kernel"'), (layer("maxpool", kernel=17), "17")):
+        for bad, part in ((layer(3), "type"), (layer("cnov"), "known ones: add, attention, avgpool"),
+                          (conv(3, 4), "odd"), (conv("3"), "out"), (conv(3, knerel=3), '"kernel"'),
+                          (layer("maxpool", kernel=17), "17")):
             file = self.folder / f"{len(cases)}.toml"
             file.write_text(good + "".join(f"{key} = {program.toml_value(value)}\n" for key, value in bad.items()))
             cases.append((("check", file), f"{file}:10", part))

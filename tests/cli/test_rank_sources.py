@@ -34,16 +34,17 @@ class Sources(RanksTest):
                 others = [rank["source"] for rank in got[2]["ranks"] if "source" in rank]
                 self.assertEqual([(one["received"], one["trained"]) for one in others], [(20, 20)] * 2)
 
-    @program.each(("partime", "graph", 1, 1), ("gpipe", "eager", 1, 1), ("2bw", "graph", 1, 1), ("gpipe", "graph", 4, 2))
-    def test_each_kind_of_schedule_learns_from_two_equal_sources_what_it_learns_from_one(self, schedule, capture, ranks_of_one, tensor):
+    @program.each(("partime", "graph", 1, 1), ("gpipe", "eager", 1, 1), ("2bw", "graph", 1, 1),
+                  ("gpipe", "graph", 4, 2))
+    def test_two_equal_sources_teach_each_kind_of_schedule_what_one_does(self, schedule, capture, count, tensor):
         """With modules that are shared within each pipeline: 2 places x 2 parts x 2 copies."""
         folders, _ = self.sources(1, frames=24)
         tables = self.config(schedule=schedule, capture=capture)
         tables["source"]["uri"] = folders[0]
         tables["pipeline"]["tensor"] = tensor
-        expected = self.run_over(ranks_of_one, tables, "one")
+        expected = self.run_over(count, tables, "one")
         tables["source"]["uris"] = [folders[0]] * 2
-        got = self.run_over(2 * ranks_of_one, tables, "two")
+        got = self.run_over(2 * count, tables, "two")
         self.assertEqual(got[0], expected[0], "weights differ")
         self.assertEqual(got[1], expected[1], "losses differ")
 

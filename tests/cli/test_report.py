@@ -59,7 +59,8 @@ class Reports(program.CliTest):
         timing, realtime = report["timing_ms"], report["realtime"]
         total = sum(timing["stage"])
         for figure, expected in ((timing["T"], total), (timing["T_over_N"], total / report["stages"]),
-                                 (timing["speedup_K"], total / timing["step_p50"]), (realtime["budget_ms"], 1000 / realtime["F"])):
+                                 (timing["speedup_K"], total / timing["step_p50"]),
+                                 (realtime["budget_ms"], 1000 / realtime["F"])):
             self.assertTrue(math.isclose(figure, expected, rel_tol=1e-6), report)
         self.assertGreaterEqual(timing["bottleneck"], max(timing["stage"]) * 0.9)  # both are medians
         self.assertEqual(realtime["holds"], timing["bottleneck"] <= realtime["budget_ms"], (timing, realtime))

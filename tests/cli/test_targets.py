@@ -285,7 +285,7 @@ class Targets(reference.ReferenceTest):
         return done.stderr
 
     @program.each(("nonsense\n", "a label is JSON"), ('{"class": "dusk"}\n' * 20000, 'unknown class "dusk"'))
-    def test_people_tell_classes_over_standard_input_and_a_flood_of_wrong_ones_is_told_of_in_few_lines(self, wrong, told):
+    def test_people_tell_classes_over_standard_input_and_many_wrong_ones_take_few_lines(self, wrong, told):
         said = self.told_on_standard_input(input=wrong + '{"class": "night"}')  # which counts without its end
         self.assertIn(told, said)
         self.assertLess(len(said.splitlines()), 40)

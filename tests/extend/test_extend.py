@@ -169,8 +169,8 @@ class Extend(unittest.TestCase):
     def setUpClass(cls):
         cls.scratch = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix="millrace-extend-")))
         # Files that were deleted since the last commit are not there to be copied.
-        subprocess.run(["sh", "-c", 'git ls-files -co --exclude-standard -z | xargs -0 cp -p --parents -t "$0"', cls.scratch],
-                       cwd=ROOT, stderr=subprocess.DEVNULL)
+        copy = 'git ls-files -co --exclude-standard -z | xargs -0 cp -p --parents -t "$0"'
+        subprocess.run(["sh", "-c", copy, cls.scratch], cwd=ROOT, stderr=subprocess.DEVNULL)
         (cls.scratch / ".venv").symlink_to(ROOT / ".venv")
         for edits in ADDITIONS.values():
             for path, edit in edits:

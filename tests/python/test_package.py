@@ -267,6 +267,10 @@ sys.exit(7)
             "checkpoint.dir: a Trainer writes nothing": lambda: millrace.Trainer(net, checkpoint={"dir": "kept"}),
             "is not copied or pickled": lambda: copy.copy(millrace.Trainer(net)),
             "'\\udce9': a config holds UTF-8": lambda: millrace.Trainer(net, source={"uri": "\udce9"}),
+            "pipeline.schedule: learns from 4 frames at a time":
+                lambda: plain(net, schedule="gpipe", stages=2, cut=[2]).learn_one(frames[0]),
+            "1B0": millrace.Schedule.from_actions([["0F0", "0B0"], ["1B0", "1F0"]]).verify,
+            "gpip": lambda: millrace.Schedule("gpip"),
             "frame 0: is a str": lambda: list(millrace.Trainer(net).run(["a.png"])),
             "target 0: has the shape [2, 2]":
                 lambda: list(millrace.Trainer(net, stages=1).run([(frames[0], torch.rand(2, 2))])),
@@ -295,10 +299,6 @@ sys.exit(7)
         self.assertIn(f"{best.frames_a_second:.1f} frames a second", table)
         with self.assertRaisesRegex(millrace.Error, "memory|bytes"):
             millrace.plan(path, devices=2, memory_bytes=1)
-
-    def test_the_verifier_says_what_is_wrong(self):
-        wrong = millrace.Schedule.from_actions([["0F0", "0B0"], ["1B0", "1F0"]])
-        self.assert_errors({"1B0": wrong.verify, "gpip": lambda: millrace.Schedule("gpip")})
 
     def test_the_staircase_is_the_programs(self):
         text = millrace.Schedule("gpipe", stages=2, microbatches=2).staircase(2)

@@ -161,8 +161,8 @@ def one_by_one(text, jobs):
 
 
 def in_turns(arms, rounds, turn):
-    """Calls turn(arm, round) for each arm in each round; every round begins with another arm. Returns (arm, its figures as a
-    dict of lists) of each."""
+    """Calls turn(arm, round) for each arm in each round; every round begins with another arm. Returns pairs of an arm
+    and its figures, a dict of lists."""
     figures = [{} for _ in arms]
     for number in range(rounds):
         for done in range(len(arms)):

@@ -32,7 +32,8 @@ def replay_turn(machine, kind, number, frames, stages):
 def replay(machine, options):
     frames, stages = options.frames or 800, options.stages or 2
     kinds = ["none", "recent", "reservoir", "hard"]
-    figures = dict(in_turns(kinds, options.rounds, lambda kind, number: replay_turn(machine, kind, number, frames, stages)))
+    taken = in_turns(kinds, options.rounds, lambda kind, number: replay_turn(machine, kind, number, frames, stages))
+    figures = dict(taken)
     arms = []
     for kind, found in figures.items():
         curves, none = found.pop("curve"), figures["none"]
