@@ -158,8 +158,6 @@ class Layers(reference.ReferenceTest):
         report, _ = self.learn({"source": {"uri": self.uri, "width": 64, "height": 64}, "model": {"preset": "resnet18"},
                                 "pipeline": {"stages": 2}}, "--frames", 3, trained=3)
         self.assertEqual(report["updates"], [1, 3])
-        self.assertEqual(len(report["cut"]), 1)
-        self.assertGreater(report["loss"]["first"], 0)
 
     def learn_at(self, side, layers, **model):
         report, _ = self.learn(program.merged(self.config(layers, [1]), {

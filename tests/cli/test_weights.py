@@ -1,5 +1,5 @@
-"""What a run has learned survives it: in weights files, in which the cut never shows and names are PyTorch's, and in checkpoints,
-from which a later run continues as if it had never stopped. That PyTorch reads and writes the same bits is test_reference.py's."""
+"""What a run has learned survives it: in weights files, and in checkpoints, from which a later run continues as if it had
+never stopped. That PyTorch reads and writes the same bits, whatever the cut, is test_reference.py's."""
 
 import shutil
 import tomllib
@@ -28,13 +28,6 @@ class Weights(reference.ReferenceTest):
     def config(self, cut, weights="", lr=0.1):
         return {"source": {"uri": self.uri, "width": 24, "height": 16}, "model": {**SMALL, "weights": weights},
                 "pipeline": {"stages": len(cut) + 1, "cut": cut}, "optimizer": {"lr": lr}}
-
-    def test_weights_of_4_stages_load_into_1(self):
-        self.learn(self.config([2, 4, 6]))
-        one, four = self.folder / "out.safetensors", self.folder / "four.safetensors"
-        one.rename(four)
-        self.learn(self.config([], weights=four, lr=0.0))  # rate 0: what was loaded comes out again
-        self.assertEqual(program.tensors_of(one), program.tensors_of(four))
 
     def test_without_learning_the_same_is_predicted_and_no_weight_changes(self):
         self.learn(self.config([4]))
