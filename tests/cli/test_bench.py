@@ -181,6 +181,8 @@ class Bench(program.CliTest):
         both, page = self.results("tables", "--profiles", self.folder)
         self.assertEqual(len(both["arms"]), len(plain["arms"]) + 5)
         self.assertIn("from its authors' profiles", page)
+        planned = self.succeed("plan", graph, "--devices", "2", "--frames", "10").out
+        self.assertIn("416.7 frames a second", planned)  # 10 in 24 ms, of 48 in all
         graph.unlink()
         self.assert_refused(program.BAD_USAGE, program.call("bench", "tables", "--profiles", self.folder), "graph.txt")
 
