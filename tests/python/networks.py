@@ -78,19 +78,6 @@ class UNet(nn.Module):
         return torch.sigmoid(self.head(y))
 
 
-class Block(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.attention = nn.MultiheadAttention(width, 2, batch_first=True)
-        self.mlp = nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
-
-    def forward(self, x):
-        y = self.norm1(x)
-        x = x + self.attention(y, y, y, need_weights=False)[0]
-        return x + self.mlp(self.norm2(x))
-
-
 class ViT(nn.Module):
     """For pictures of 16 by 16."""
 
@@ -99,7 +86,8 @@ class ViT(nn.Module):
         self.patch = nn.Conv2d(3, width, 4, 4)
         self.cls = nn.Parameter(torch.zeros(1, 1, width))
         self.place = nn.Parameter(torch.randn(1, 17, width) * 0.02)
-        self.blocks = nn.ModuleList(Block(width) for _ in range(3))
+        self.blocks = nn.ModuleList(nn.TransformerEncoderLayer(
+            width, 2, 2 * width, dropout=0, activation="gelu", batch_first=True, norm_first=True) for _ in range(3))
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, classes)
 
