@@ -83,10 +83,8 @@ class Package(CliTest):
         (root / "usr/lib/millrace").mkdir(exist_ok=True)
         torch, = set(re.findall(r"=> (\S+)/lib/libtorch_cpu\.so", output_of("ldd", MILLRACE)))
         (root / "usr/lib/millrace/torch").symlink_to(torch)
-        report = self.folder / "report.json"
-        output_of(root / "usr/bin/millrace", "run", "--set", "source.uri=synth:shapes", "--frames", 5, "--quiet", "--report", report,
-                cwd=self.folder)
-        self.assertEqual(json.loads(report.read_text())["frames"]["trained"], 5)
+        run = (root / "usr/bin/millrace", "run", "--set", "source.uri=synth:shapes", "--frames", 5)
+        self.assertIn("5 trained", output_of(*run, cwd=self.folder))
         if not (BUILD / "libmillrace_mpi.so").exists():
             return
         package, = self.folder.glob("millrace-mpi_*.deb")
@@ -94,9 +92,8 @@ class Package(CliTest):
         self.assertIn("libopenmpi", depends)
         self.assertIn("millrace (= ", depends)
         output_of("dpkg-deb", "-x", package, root)
-        output_of("mpirun", "--oversubscribe", "-n", 2, root / "usr/bin/millrace", "run", "--set", "source.uri=synth:shapes",
-                "--frames", 5, "--quiet", "--report", report, cwd=self.folder,
-                env=AS_RANKS)
+        report = self.folder / "report.json"
+        output_of("mpirun", "--oversubscribe", "-n", 2, *run, "--report", report, cwd=self.folder, env=AS_RANKS)
         self.assertEqual(len(json.loads(report.read_text())["ranks"]), 2)
 
     def test_man_page_completion_and_dashboard_lie_where_they_are_looked_for(self):

@@ -112,10 +112,8 @@ class Hosts(RankFaults):
         with hosts.Hosts(2, delay_ms) as bed:
             if mbit:
                 bed.limit(0, mbit)
-            done = subprocess.run(bed.command(program.MILLRACE, "run", file, "--quiet", "--frames", frames, "--report",
-                                              report), env=ENVIRONMENT, text=True, timeout=500,
-                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        self.assertEqual(done.returncode, program.DONE, done.stderr)
+            program.output_of(*bed.command(program.MILLRACE, "run", file, "--quiet", "--frames", frames, "--report", report),
+                              env=ENVIRONMENT, timeout=500, stdin=subprocess.DEVNULL)
         return json.loads(report.read_text())
 
     def test_two_hosts_give_the_weights_of_one_process(self):

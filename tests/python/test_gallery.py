@@ -54,6 +54,7 @@ class Gallery(program.CliTest):
         self.assertEqual((self.folder / "pipeline.svg").read_bytes(), (program.ROOT / "docs/pipeline.svg").read_bytes())
         self.assertEqual(len(list(self.folder.glob("out/unexpected/*-event-1-frame-*.png"))), 1)
         self.assertLessEqual(len(text.splitlines()), 120)
+
     def test_the_notebook_learns(self):
         matplotlib.use("Agg")
         cells = json.loads((DEMOS / "notebook/street.ipynb").read_text())["cells"]
