@@ -117,19 +117,6 @@ TEST_P(FrameFeedTest, TargetsAreTheSameFrameOneSoManyLaterOrTheClass) {
   }
 }
 
-TEST_P(FrameFeedTest, NextFrameNeverPairsOverAGap) {
-  io::FrameQueue queue(3, io::Drop::newest);  // of frames 0 to 5, holds 3, 4 and 5
-  for (int n = 0; n < 6; ++n) {
-    queue.writable() = picture(n % 4);
-    queue.writable().segment = n < 5 ? 0 : 1;  // an outage before 5
-    queue.push();
-  }
-  const auto made = samples(TargetFrom::later_frame, queue, 1, 2);
-  ASSERT_EQ(made.size(), 1u) << "4 and 5 have no successor";
-  EXPECT_EQ(made[0].frame, 3);
-  EXPECT_EQ(queue.counts().popped, 3);
-}
-
 /// A stream that is pushed frame by frame through a feed with late targets.
 class LateTargets : public FrameFeedTest {
  protected:
@@ -239,6 +226,7 @@ TEST_P(LateTargets, AfterADropTheNewestFrameWithATargetIsNext) {
   }
   EXPECT_EQ(take(2), 8 + trainer_->schedule().slots()) << "the pipeline has caught up";
 }
+
 TEST_P(LateTargets, AfterADropTheNewestFrameIsNextWithoutLateTargetsToo) {
   start(1, 2, false);
   for (const int n : {0, 1}) push(n);

@@ -1,6 +1,5 @@
 // Stages on several devices, with and without access to each other's memory, learn as on one; and
 // with cores among them as the schedule says.
-#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -28,12 +28,6 @@ class Wires : public testing::Test {
   }
 };
 
-TEST_F(Wires, LieBetweenTheGpusOfTwoRanks) {
-  const int before = calls_of("ncclCommInitRank");
-  by_ranks(on_two_gpus("partime"), 20, 2);
-  EXPECT_EQ(calls_of("ncclCommInitRank") - before, 4);  // two ways of two ends
-}
-
 TEST_F(Wires, AreNotLaidWithinOneGpu) {
   TrainerOptions options = on_two_gpus("partime");
   options.devices[1].index = 0;

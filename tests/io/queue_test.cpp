@@ -243,18 +243,8 @@ Delivered read_all(Script script, ReaderOptions options) {
   return seen;
 }
 
-TEST(Reader, ReadsToTheEnd) {
-  const Clock::time_point before = Clock::now();
-  const Delivered seen = read_all({every(milliseconds(10), 50)}, {});
-  ASSERT_EQ(seen.frames.size(), 50u);
-  for (int n = 0; n < 50; ++n) {
-    EXPECT_EQ(seen.frames[n].id, n);
-    EXPECT_EQ(seen.frames[n].pts, milliseconds(10 * n));
-    EXPECT_GE(seen.frames[n].captured, before);
-    EXPECT_LE(seen.frames[n].captured, Clock::now());
-  }
-  EXPECT_EQ(seen.error, "");
-  std::vector<int> widths;  // of each good frame, shown on the way
+TEST(Reader, ShowsEachGoodFrameOnTheWay) {
+  std::vector<int> widths;
   const auto show = [&](const Frame& frame) { widths.push_back(frame.width); };
   read_all({.pts = every(milliseconds(1), 4), .corrupt = {1}}, {.seen = show});
   EXPECT_EQ(widths, (std::vector<int>{0, 2, 3}));

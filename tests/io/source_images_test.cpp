@@ -167,8 +167,7 @@ std::vector<std::pair<int, int>> labelled(const std::string& folder, std::uint64
   const auto source = open_source({.uri = "images:" + folder, .seed = seed});
   EXPECT_EQ(source->info().classes, 2);
   std::vector<std::pair<int, int>> seen;
-  Frame frame;
-  while (source->read(frame, std::chrono::milliseconds(0)) == ReadStatus::frame)
+  for (const Frame& frame : read_all(*source).frames)
     seen.emplace_back(frame.label, frame.pixels.at(0));
   return seen;
 }

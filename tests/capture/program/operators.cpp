@@ -147,38 +147,29 @@ Operators rows(Random& random) {
   const std::int64_t row = 15 + random.up_to(random.up_to(8) == 1 ? 2000 : 200);
   const bool scaled = random.flip();
   const Tensor x = random.numbers({rows, row});
-  return {[=](const Tensors& t) {
-            const std::optional<Tensor> w = scaled ? std::optional(t[2]) : std::nullopt;
-            const auto [y, mean, rstd] = at::native_layer_norm(t[0], {row}, w, w, 1e-5);
-            const auto [dx, dw, db] = at::native_layer_norm_backward(t[1], t[0], {row}, mean, rstd,
-                                                                     w, w, {true, scaled, scaled});
-            const Tensor s = at::_softmax(t[0], -1, false), l = at::_log_softmax(t[0], 1, false);
-            Tensors all = {y,
-                           mean,
-                           rstd,
-                           dx,
-                           std::get<0>(at::native_layer_norm(t[0].view({rows, 1, row}), {1, row},
-                                                             {}, {}, 1e-5)),
-                           s,
-                           l,
-                           at::_softmax(t[3].t(), 1, false),
-                           at::_softmax_backward_data(t[1], s, 1, t[0].scalar_type()),
-                           at::_log_softmax_backward_data(t[3].t(), l, 1, t[0].scalar_type()),
-                           t[0].sum(0),
-                           t[0].view({1, rows, row, 1}).sum({0, 2, 3}),
-                           t[0].view({1, rows, row, 1}).mean({2, 3}, true),
-                           t[0].sum(1),
-                           t[0].pow(2),
-                           t[0].sum(),
-                           at::linalg_vector_norm(t[0], 2, Sides{1}, true),
-                           t[0] * at::scalar_tensor(3, at::kLong),
-                           at::scalar_tensor(0.3, at::kDouble) - t[0],
-                           t[3].sum(Sides{0, 1}, true),
-                           t[0].view({rows, 1, row}).sum(1)};
-            if (scaled) all.insert(all.end(), {dw, db});
-            return all;
-          },
-          {x, random.numbers({rows, row}) + x, random.numbers({row}), random.numbers({row, rows})}};
+  return {
+      [=](const Tensors& t) {
+        const std::optional<Tensor> w = scaled ? std::optional(t[2]) : std::nullopt;
+        const auto [y, mean, rstd] = at::native_layer_norm(t[0], {row}, w, w, 1e-5);
+        const auto [dx, dw, db] = at::native_layer_norm_backward(t[1], t[0], {row}, mean, rstd, w,
+                                                                 w, {true, scaled, scaled});
+        const Tensor s = at::_softmax(t[0], -1, false), l = at::_log_softmax(t[0], 1, false);
+        Tensors all = {y, mean, rstd, dx, s, l};
+        if (scaled) all.insert(all.end(), {dw, db});
+        all.insert(
+            all.end(),
+            {std::get<0>(at::native_layer_norm(t[0].view({rows, 1, row}), {1, row}, {}, {}, 1e-5)),
+             at::_softmax(t[3].t(), 1, false),
+             at::_softmax_backward_data(t[1], s, 1, t[0].scalar_type()),
+             at::_log_softmax_backward_data(t[3].t(), l, 1, t[0].scalar_type()), t[0].sum(0),
+             t[0].view({1, rows, row, 1}).sum({0, 2, 3}),
+             t[0].view({1, rows, row, 1}).mean({2, 3}, true), t[0].sum(1), t[0].pow(2), t[0].sum(),
+             at::linalg_vector_norm(t[0], 2, Sides{1}, true),
+             t[0] * at::scalar_tensor(3, at::kLong), at::scalar_tensor(0.3, at::kDouble) - t[0],
+             t[3].sum(Sides{0, 1}, true), t[0].view({rows, 1, row}).sum(1)});
+        return all;
+      },
+      {x, random.numbers({rows, row}) + x, random.numbers({row}), random.numbers({row, rows})}};
 }
 
 Operators pools(Random& random) {
@@ -200,20 +191,18 @@ Operators pools(Random& random) {
                 at::max_pool2d_with_indices(x, kernel, stride, padding, dilation, ceil);
             const Tensor mean = at::avg_pool2d(x, kernel, stride, padding, ceil, counts, divisor),
                          adapted = at::_adaptive_avg_pool2d(x, uneven),
-                         all = at::_adaptive_avg_pool2d(x, {1, 1});
+                         one = at::_adaptive_avg_pool2d(x, {1, 1});
             const auto [most, where] = at::adaptive_max_pool2d(x, tiles);
-            return Tensors{y,
-                           mean,
-                           adapted,
-                           all,
-                           most,
-                           at::max_pool2d_with_indices_backward(at::sigmoid(y), x, kernel, stride,
-                                                                padding, dilation, ceil, places),
-                           at::avg_pool2d_backward(at::sigmoid(mean), x, kernel, stride, padding,
-                                                   ceil, counts, divisor),
-                           at::_adaptive_avg_pool2d_backward(adapted, x),
-                           at::_adaptive_avg_pool2d_backward(all, x),
-                           at::adaptive_max_pool2d_backward(at::sigmoid(most), x, where)};
+            Tensors all = {y, mean, adapted, one, most};
+            all.insert(all.end(),
+                       {at::max_pool2d_with_indices_backward(at::sigmoid(y), x, kernel, stride,
+                                                             padding, dilation, ceil, places),
+                        at::avg_pool2d_backward(at::sigmoid(mean), x, kernel, stride, padding, ceil,
+                                                counts, divisor),
+                        at::_adaptive_avg_pool2d_backward(adapted, x),
+                        at::_adaptive_avg_pool2d_backward(one, x),
+                        at::adaptive_max_pool2d_backward(at::sigmoid(most), x, where)});
+            return all;
           },
           {with_ties}};
 }
@@ -228,26 +217,23 @@ Operators resamplings(Random& random) {
   const bool corners = random.flip();
   const std::optional<double> none, half = random.flip() ? none : std::optional(2.0);
   const Sides large = half ? Sides{2 * height, 2 * width} : size;
-  return {[=](const Tensors& t) {
-            const Tensor& x = t[0];
-            const Tensor linear = at::upsample_bilinear2d(x, large, corners, half, half),
-                         cubic = at::upsample_bicubic2d(x, size, corners, none, none),
-                         near = at::upsample_nearest2d(x, large, half, half),
-                         mirror = at::reflection_pad2d(x, pads),
-                         edge = at::replication_pad2d(x, pads);
-            return Tensors{
-                linear,
-                cubic,
-                near,
-                mirror,
-                edge,
-                at::upsample_bilinear2d_backward(linear * 2, large, from, corners, half, half),
-                at::upsample_bicubic2d_backward(cubic * 2, size, from, corners, none, none),
-                at::upsample_nearest2d_backward(near * 2, large, from, half, half),
-                at::reflection_pad2d_backward(mirror * 2, x, pads),
-                at::replication_pad2d_backward(edge * 2, x, pads)};
-          },
-          {random.numbers(from)}};
+  return {
+      [=](const Tensors& t) {
+        const Tensor& x = t[0];
+        const Tensor linear = at::upsample_bilinear2d(x, large, corners, half, half),
+                     cubic = at::upsample_bicubic2d(x, size, corners, none, none),
+                     near = at::upsample_nearest2d(x, large, half, half),
+                     mirror = at::reflection_pad2d(x, pads), edge = at::replication_pad2d(x, pads);
+        Tensors all = {linear, cubic, near, mirror, edge};
+        all.insert(all.end(),
+                   {at::upsample_bilinear2d_backward(linear * 2, large, from, corners, half, half),
+                    at::upsample_bicubic2d_backward(cubic * 2, size, from, corners, none, none),
+                    at::upsample_nearest2d_backward(near * 2, large, from, half, half),
+                    at::reflection_pad2d_backward(mirror * 2, x, pads),
+                    at::replication_pad2d_backward(edge * 2, x, pads)});
+        return all;
+      },
+      {random.numbers(from)}};
 }
 
 /// And zeros, and what is made of copies.

@@ -220,30 +220,5 @@ TEST(TrainEvery, ALimitIsOfSamplesThatAreLearnedFrom) {
   EXPECT_EQ(numbers_of(rig.run({.limit = 10, .train_every = &third})), (Numbers{28, 10, 18, 0}));
 }
 
-TEST(Drain, EndsAtAWholeUpdateAndAnotherRunGoesOn) {
-  for (const std::string name : {"partime", "1f1b"}) {
-    std::atomic<bool> drain{false};
-    FakePipeline rig = pipeline_of(name, 3, 100);
-    std::int64_t last = -1;
-    PipelineOptions options{.drain = &drain};
-    options.before_action = [&](int worker, const Action& action) {
-      if (worker == 0 && action.op == Op::forward && action.sample == 21) drain = true;
-    };
-    const Outcome first = rig.run(options);
-    EXPECT_EQ(first.admitted, name == "partime" ? 21 : 24);
-    EXPECT_EQ(first.trained, first.admitted);
-    rig.before = first.admitted;
-    options = {};
-    options.after_sample = [&](int stage, std::int64_t sample) {
-      if (stage == 0) last = sample;
-    };
-    const Outcome second = rig.run(options);
-    EXPECT_EQ(first.admitted + second.admitted, 100);
-    EXPECT_EQ(last, 99);
-    EXPECT_EQ(rig.steps[0]->samples('F'), every(1, 0, 100));
-    EXPECT_EQ(rig.monitor.tally().counts().trained, first.trained + second.trained);
-  }
-}
-
 }  // namespace
 }  // namespace millrace::engine

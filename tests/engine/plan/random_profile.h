@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "engine/plan/cut.h"
-#include "engine/schedule/registry.h"
 
 namespace millrace::engine::plan {
 
