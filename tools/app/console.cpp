@@ -10,7 +10,6 @@
 
 #include "engine/format.h"
 #include "tools/app/assembly.h"
-#include "tools/app/parts.h"
 #include "tools/app/ranks/rank_grid.h"
 
 namespace millrace::app {
@@ -29,31 +28,38 @@ std::string describe(const NoveltyEvent& event) {
 
 }  // namespace
 
-Console::Console(RunParts& run)
-    : config(run.request.config), run_(run), stdin_open_(config.task.labels == "-") {
-  streams_.push_back({"source", "training is paused", run.intake.health});
-  if (run.learner.targets)
-    streams_.push_back({"task.stream", "no targets come", run.learner.targets});
+Console::Console(const Request& request, Intake& intake, Learner& learner, Records& records,
+                 Checkpoints& checkpoints, LiveView* page)
+    : config(request.config),
+      request_(request),
+      intake_(intake),
+      learner_(learner),
+      records_(records),
+      checkpoints_(checkpoints),
+      page_(page),
+      stdin_open_(config.task.labels == "-") {
+  streams_.push_back({"source", "training is paused", intake.health});
+  if (learner.targets) streams_.push_back({"task.stream", "no targets come", learner.targets});
 }
 
 void Console::look(bool last) {
-  tell(roll_backs_.look(run_.learner.trainer.guard().status(), last));
+  tell(roll_backs_.look(learner_.trainer.guard().status(), last));
   for (Stream& stream : streams_) tell_source(stream);
   tell_novelty();
   tell_dead_units();
-  const std::string rate = run_.learner.rate_watch.look(run_.intake.seen_fps());
+  const std::string rate = learner_.rate_watch.look(intake_.seen_fps());
   if (!rate.empty()) tell("source: " + rate);
-  if (const std::string change = run_.learner.overload.look(); !change.empty())
+  if (const std::string change = learner_.overload.look(); !change.empty())
     tell("overload: " + change);
-  if (run_.records.lines) run_.records.lines->write();
-  tell_failure("checkpoint", run_.checkpoints.error(), checkpoint_error_);
-  tell_failure("log", run_.records.log_error(), log_error_);
-  if (run_.page) {
-    run_.page->obey();
-    if (const std::string line = run_.page->take_note(); !line.empty()) complain(line);
+  if (records_.lines) records_.lines->write();
+  tell_failure("checkpoint", checkpoints_.error(), checkpoint_error_);
+  tell_failure("log", records_.log_error(), log_error_);
+  if (page_) {
+    page_->obey();
+    if (const std::string line = page_->take_note(); !line.empty()) complain(line);
   }
   hear_labels();
-  const std::string failed = run_.records.alerts ? run_.records.alerts->last_error() : "";
+  const std::string failed = records_.alerts ? records_.alerts->last_error() : "";
   if (failed != alert_error_) tell("alert: " + (alert_error_ = failed));
 }
 
@@ -65,7 +71,7 @@ void Console::tell_failure(const std::string& output, const std::string& now, st
 void Console::tell_dead_units() {
   constexpr int kMany = 4;  // reported if at least one in kMany units is dead
   if (dead_told_) return;
-  const std::vector<engine::DeadUnits> stages = run_.learner.trainer.now().dead_units;
+  const std::vector<engine::DeadUnits> stages = learner_.trainer.now().dead_units;
   for (std::size_t stage = 0; stage < stages.size(); ++stage) {
     const auto& [dead, units] = stages[stage];
     if (dead == 0 || kMany * dead < units) continue;
@@ -78,7 +84,7 @@ void Console::tell_dead_units() {
 }
 
 void Console::tell_novelty() {
-  const Novelty& novelty = run_.records.novelty;
+  const Novelty& novelty = records_.novelty;
   const bool now = novelty.in_event();  // read before the events, which it may end
   if (novelty.events() != events_) {
     for (const NoveltyEvent& event : novelty.latest())
@@ -104,8 +110,8 @@ void Console::tell_source(Stream& stream) {
   } else {
     tell(stream.name + ": away: " + health.last_error() + "; " + stream.away);
     if (&stream != &streams_.front()) return;
-    const auto event = run_.records.novelty.lose_camera(run_.intake.queue.received());
-    if (event && run_.records.alerts) run_.records.alerts->raise({.event = *event});
+    const auto event = records_.novelty.lose_camera(intake_.queue.received());
+    if (event && records_.alerts) records_.alerts->raise({.event = *event});
   }
 }
 
@@ -126,8 +132,7 @@ void Console::hear_labels() {
   constexpr std::size_t kLongest = 4096;
   constexpr int kBlocks = 16;  // endless input must not block the caller
   const auto hear = [&] {
-    const std::string wrong =
-        stdin_line_.empty() ? "" : run_.request.live_labels->hear(stdin_line_);
+    const std::string wrong = stdin_line_.empty() ? "" : request_.live_labels->hear(stdin_line_);
     if (!wrong.empty()) complain("task.labels: " + wrong);
     stdin_line_.clear();
   };
@@ -146,17 +151,17 @@ void Console::hear_labels() {
 }
 
 std::string Console::status(bool verbose) {
-  const engine::Reading r = run_.learner.trainer.monitor().read();
-  const engine::Verdict verdict = run_.learner.real_time.verdict(r);
+  const engine::Reading r = learner_.trainer.monitor().read();
+  const engine::Verdict verdict = learner_.real_time.verdict(r);
   const auto now = std::chrono::steady_clock::now();
   const double seconds = std::chrono::duration<double>(now - shown_at_).count();
-  const engine::FateCounts fates = run_.learner.trainer.monitor().tally().counts();
-  const std::int64_t trained = fates.trained, every = run_.learner.overload.train_every(),
-                     dropped = run_.intake.queue.dropped();
-  const RunLog& log = run_.records.log;
-  std::string text = engine::format("frame %ld  ", run_.request.resumed.frames + trained);
+  const engine::FateCounts fates = learner_.trainer.monitor().tally().counts();
+  const std::int64_t trained = fates.trained, every = learner_.overload.train_every(),
+                     dropped = intake_.queue.dropped();
+  const RunLog& log = records_.log;
+  std::string text = engine::format("frame %ld  ", request_.resumed.frames + trained);
   if (trained == shown_ && fates.without_target > without_target_)
-    text += run_.request.live_labels ? "waiting for a label" : "no targets come";
+    text += request_.live_labels ? "waiting for a label" : "no targets come";
   else
     text += engine::format("%.1f fps", double(trained - shown_) / std::max(1e-9, seconds));
   if (verbose) {
@@ -173,7 +178,7 @@ std::string Console::status(bool verbose) {
       text += " (" + engine::times_better(standing.times) + " the " + standing.strongest + ")";
   }
   if (events_ > 0) text += "  events " + std::to_string(events_);
-  if (const Answers* const answers = run_.records.answers.get()) {
+  if (const Answers* const answers = records_.answers.get()) {
     const Answer answer = answers->now();
     if (const std::string name = answers->name(answer); !name.empty())
       text += "  " + name + (answer.neither ? "" : engine::format(" %.2f", answer.probability));
@@ -187,12 +192,12 @@ std::string Console::status(bool verbose) {
 }
 
 std::string Console::reload() {
-  if (!run_.request.options.read_again) return "there is no file to read";
+  if (!request_.options.read_again) return "there is no file to read";
   Config fresh;
   try {
-    fresh = as_ranks_run(run_.request.options.read_again(), run_.request.options.ranks);
+    fresh = as_ranks_run(request_.options.read_again(), request_.options.ranks);
     assemble(fresh, configured_shape(fresh));  // finds errors that a restart would
-    require_outputs(fresh, run_.request.options.trace);
+    require_outputs(fresh, request_.options.trace);
   } catch (const std::exception& error) {
     return std::string(error.what()) + "; nothing has changed";
   }
@@ -209,13 +214,13 @@ std::string Console::reload() {
 bool Console::apply(const Difference& change, const Config& fresh) {
   constexpr std::array<std::string_view, 4> kWrittenAtTheEnd = {
       "output.report", "output.weights", "output.loss_plot", "output.prediction"};
-  const double first_lr = run_.request.config.optimizer.lr;
-  engine::Checkpointer* const checkpointer = run_.checkpoints.writer.get();
+  const double first_lr = request_.config.optimizer.lr;
+  engine::Checkpointer* const checkpointer = checkpoints_.writer.get();
   if (change.key == "optimizer.lr" && first_lr > 0 && weights_are_apart(fresh))
-    run_.learner.rate = fresh.optimizer.lr / first_lr;
+    learner_.rate = fresh.optimizer.lr / first_lr;
   else if (change.key == "monitor.fps")
-    run_.learner.trainer.monitor().set_fps(fresh.monitor.fps > 0 ? fresh.monitor.fps
-                                                                 : run_.intake.info.fps);
+    learner_.trainer.monitor().set_fps(fresh.monitor.fps > 0 ? fresh.monitor.fps
+                                                             : intake_.info.fps);
   else if (change.key == "checkpoint.every" && checkpointer)
     checkpointer->set_every(fresh.checkpoint.every);
   else if (std::ranges::find(kWrittenAtTheEnd, change.key) == kWrittenAtTheEnd.end())

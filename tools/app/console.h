@@ -4,8 +4,9 @@
 #include <functional>
 #include <string>
 
-#include "io/source/source.h"
-#include "tools/app/run.h"
+#include "tools/app/outputs/checkpoints.h"
+#include "tools/app/outputs/live_view.h"
+#include "tools/app/outputs/records.h"
 #include "tools/app/watches.h"
 
 namespace millrace::app {
@@ -13,8 +14,9 @@ namespace millrace::app {
 /// Status and events for users during learning, and their requests. Main thread only.
 class Console {
  public:
-  /// `run`, whose last part this is, outlives it.
-  explicit Console(RunParts& run);
+  /// All arguments outlive this; `page` may be null.
+  Console(const Request& request, Intake& intake, Learner& learner, Records& records,
+          Checkpoints& checkpoints, LiveView* page);
 
   void tell(const std::string& line) {
     if (on_event && !line.empty()) on_event(line);
@@ -50,7 +52,12 @@ class Console {
   /// Returns false for a key that needs a restart.
   bool apply(const Difference& change, const Config& fresh);
 
-  RunParts& run_;
+  const Request& request_;
+  Intake& intake_;
+  Learner& learner_;
+  Records& records_;
+  Checkpoints& checkpoints_;
+  LiveView* const page_;
   // Values last reported.
   std::vector<Stream> streams_;  ///< the source first
   bool in_event_ = false, dead_told_ = false;

@@ -26,6 +26,12 @@ struct Learner {
   /// `team`: the other ranks, or null. `stopping`: Progress::stopping. All arguments outlive this.
   Learner(Request& request, Intake& intake, RankTeam* team, const std::atomic<bool>& stopping);
 
+  /// All frames so far. Any thread.
+  engine::FrameCounts frames(const Intake& intake) {
+    engine::FrameCounts frames = intake.frames(trainer.monitor().tally().counts());
+    frames.rejected += feed->unfit();
+    return frames;
+  }
   /// The pipeline's source of samples: `feed`, or the feed that wraps it.
   engine::Feed& samples();
   /// Passes the weights learned from labels to the last stage, if that is due, or if `all`,

@@ -35,7 +35,7 @@ engine::PipelineOptions pipeline_options(RunParts& p, std::int64_t limit) {
 
 void look(RunParts& p, std::int64_t limit) {
   p.console.look(!p.progress.learning);
-  const engine::FrameCounts frames = p.frames();
+  const engine::FrameCounts frames = p.learner.frames(p.intake);
   // Frames left over at the end say nothing about the rate, unless the run is over this soon.
   const std::int64_t learnable =
       p.learner.feed->taken() - frames.without_target - frames.predicted_only;
@@ -160,6 +160,10 @@ void finish(RunParts& p, std::future<engine::Outcome>& running) {
   if (failure) std::rethrow_exception(failure);
 }
 
+nlohmann::ordered_json report_of(RunParts& p) {
+  return make_report(p.request, p.progress, p.team.get(), p.intake, p.learner, p.records);
+}
+
 }  // namespace
 
 RunParts::RunParts(const Config& given, RunOptions options)
@@ -170,11 +174,11 @@ RunParts::RunParts(const Config& given, RunOptions options)
       intake(request.config, request.options.open_source, request.options.given),
       learner(request, intake, team.get(), progress.stopping),
       records(request, intake, learner),
-      checkpoints(*this),
+      checkpoints(request, progress, learner, team.get()),
       page(request.options.serve || !request.config.mqtt.broker.empty()
-               ? std::make_unique<LiveView>(*this)
+               ? std::make_unique<LiveView>(request, intake, learner, records, checkpoints)
                : nullptr),
-      console(*this) {
+      console(request, intake, learner, records, checkpoints, page.get()) {
   if (page) records.observers.add(page.get());
   learner.feed->rest_while(
       [this] { return paused() && !progress.stopping.load(std::memory_order_relaxed); });
@@ -276,7 +280,7 @@ std::array<int, 3> Run::shape() const {
 }
 
 std::int64_t Run::predicted() const {
-  return parts_->frames().predicted();
+  return parts_->learner.frames(parts_->intake).predicted();
 }
 
 bool Run::paused() const {
@@ -288,11 +292,11 @@ std::string Run::status(bool verbose) const {
 }
 
 std::string Run::report() const {
-  return make_report(*parts_).dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return report_of(*parts_).dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 std::string Run::summary() const {
-  return summarize(make_report(*parts_));
+  return summarize(report_of(*parts_));
 }
 
 std::string Run::page() const {

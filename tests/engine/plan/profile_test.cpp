@@ -2,9 +2,9 @@
 
 #include <cmath>
 
+#include "engine/monitor/median.h"
 #include "engine/plan/profile.h"
 #include "engine/plan_files/profile_json.h"
-#include "engine/trainer/repeats.h"
 #include "tests/complaint.h"
 #include "tests/engine/plan/random_profile.h"
 

@@ -6,7 +6,8 @@
 #include "engine/trainer/checkpointer.h"
 #include "io/files/whole_file.h"
 #include "tools/app/checkpoint_files.h"
-#include "tools/app/run.h"
+#include "tools/app/learner.h"
+#include "tools/app/request.h"
 
 namespace millrace::app {
 
@@ -14,8 +15,9 @@ namespace millrace::app {
 /// for error().
 class Checkpoints {
  public:
-  /// `run`, built as far as the learner, outlives this.
-  explicit Checkpoints(RunParts& run);
+  /// `team`: the other ranks, or null. All arguments outlive this.
+  Checkpoints(const Request& request, const Progress& progress, const Learner& learner,
+              RankTeam* team);
 
   /// Writes the last checkpoint, unless the run has none. Throws std::runtime_error.
   void finish();
@@ -28,7 +30,10 @@ class Checkpoints {
  private:
   stages::Metadata about_final() const;
 
-  RunParts& run_;
+  const Request& request_;
+  const Progress& progress_;
+  const Learner& learner_;
+  RankTeam* const team_;
   io::FolderClaim claim_;  ///< locks the folder against other runs
   CheckpointFiles files_;
 };

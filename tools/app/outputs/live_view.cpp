@@ -9,23 +9,21 @@
 #include "tools/app/config/task.h"
 #include "tools/app/outputs/class_scores.h"
 #include "tools/app/outputs/report.h"
-#include "tools/app/parts.h"
 #include "tools/app/ranks/rank_grid.h"
 
 namespace millrace::app {
 namespace {
 
-page::Controls::Offered offered(RunParts& run) {
-  const Config& config = run.request.config;
-  page::Controls::Offered offered = {.pause = true,
-                                     .save = run.checkpoints.writer && config.pipeline.tensor == 1};
+page::Controls::Offered offered(const Request& request, Learner& learner, bool saves) {
+  const Config& config = request.config;
+  page::Controls::Offered offered = {.pause = true, .save = saves && config.pipeline.tensor == 1};
   if (config.optimizer.lr > 0 && weights_are_apart(config)) {
-    offered.set_learning_rate = [&rate_of = run.learner.rate, first = config.optimizer.lr](
+    offered.set_learning_rate = [&rate_of = learner.rate, first = config.optimizer.lr](
                                     double rate) { rate_of = rate / first; };
   }
   if (config.task.labels == "http") {
     offered.labels = config.task.classes;
-    offered.hear_label = [labels = run.request.live_labels](std::string_view text) {
+    offered.hear_label = [labels = request.live_labels](std::string_view text) {
       return labels->hear(text);
     };
   }
@@ -53,23 +51,27 @@ std::string trouble(const std::string& checkpoint, const std::string& log) {
 
 }  // namespace
 
-LiveView::LiveView(RunParts& run)
-    : run_(run),
-      config_(run.request.config),
-      correction_(describe_correction(config_, run.learner.assembled)),
-      local_note_(local_note(run.learner.assembled)),
-      controls_(offered(run)),
-      classes_(pixel_classes(config_, run.learner.trainer.options().output())) {
-  if (run.request.options.serve) serve_page();
+LiveView::LiveView(const Request& request, Intake& intake, Learner& learner, Records& records,
+                   Checkpoints& checkpoints)
+    : request_(request),
+      intake_(intake),
+      learner_(learner),
+      records_(records),
+      checkpoints_(checkpoints),
+      config_(request.config),
+      correction_(describe_correction(config_, learner.assembled)),
+      local_note_(local_note(learner.assembled)),
+      controls_(offered(request, learner, checkpoints.writer != nullptr)),
+      classes_(pixel_classes(config_, learner.trainer.options().output())) {
+  if (request.options.serve) serve_page();
   if (!config_.mqtt.broker.empty()) {
     mqtt_ = std::make_unique<MqttView>(
-        config_, [this] { return look(); }, run.records.alerts.get(), controls_);
+        config_, [this] { return look(); }, records.alerts.get(), controls_);
   }
 }
 
 void LiveView::serve_page() {
-  const stages::ImageShape sample = run_.intake.shape(),
-                           made = run_.learner.trainer.options().output();
+  const stages::ImageShape sample = intake_.shape(), made = learner_.trainer.options().output();
   const auto shape = [](const stages::ImageShape& of) {
     return page::PictureShape{int(of.channels), int(of.height), int(of.width)};
   };
@@ -90,7 +92,7 @@ void LiveView::serve_page() {
                            .pictures = board_.get(),
                            .controls = &controls_};
   subject.camera = show_camera();
-  subject.is_normal = [&novelty = run_.records.novelty](std::int64_t event) {
+  subject.is_normal = [&novelty = records_.novelty](std::int64_t event) {
     return novelty.accept(event);
   };
   if (!config_.novelty.snapshots.empty()) {
@@ -99,16 +101,15 @@ void LiveView::serve_page() {
     event_board_ = std::make_unique<page::PictureBoard>(shape(sample), page::PictureShape{});
     subject.event_picture = event_board_.get();
   }
-  server_ = page::start_server(
-      page::web_options(run_.request.options.serve_at, run_.request.options.token),
-      std::move(subject));
+  server_ = page::start_server(page::web_options(request_.options.serve_at, request_.options.token),
+                               std::move(subject));
 }
 
 page::FrameBoard* LiveView::show_camera() {
-  const io::ResizerOptions as = resizer_options(config_, run_.intake.info);
-  if (run_.intake.given || as.fit == io::Fit::pad) return nullptr;  // bars are not in the frame
+  const io::ResizerOptions as = resizer_options(config_, intake_.info);
+  if (intake_.given || as.fit == io::Fit::pad) return nullptr;  // bars are not in the frame
   camera_ = std::make_shared<page::FrameBoard>();
-  run_.intake.seen = [as, board = camera_](const io::Frame& frame) {  // may outlive this view
+  intake_.seen = [as, board = camera_](const io::Frame& frame) {  // may outlive this view
     io::Frame* const room = board->room();
     if (!room) return;
     const io::Region view = io::clipped(as.region, frame.width, frame.height);
@@ -120,20 +121,20 @@ page::FrameBoard* LiveView::show_camera() {
 }
 
 void LiveView::show_event(engine::Sample& sample) {
-  const std::int64_t events = run_.records.novelty.events();
+  const std::int64_t events = records_.novelty.events();
   if (!event_board_ || events_ == events) return;
   page::Pictures* const room = event_board_->room();
   if (!room) return;  // with the next sample
   events_ = events;
   // The frame that was to be predicted shows the new object.
-  const float* const newest = run_.records.newest(sample);
+  const float* const newest = records_.newest(sample);
   std::copy_n(newest ? newest : sample.shown_input().data(), room->input.size(),
               room->input.begin());
   event_board_->show(sample.info.index);
 }
 
 void LiveView::predicted(engine::Sample& sample, float) {
-  peak_.see(run_.records.novelty.deviation());
+  peak_.see(records_.novelty.deviation());
   show_event(sample);
   page::Pictures* const room = board_ ? board_->room() : nullptr;
   if (!room) return;
@@ -154,13 +155,13 @@ void LiveView::predicted(engine::Sample& sample, float) {
 }
 
 void LiveView::obey() {
-  engine::Checkpointer* const checkpointer = run_.checkpoints.writer.get();
+  engine::Checkpointer* const checkpointer = checkpoints_.writer.get();
   if (!checkpointer) return;
   const std::int64_t saves = checkpointer->written() + checkpointer->failed();
   if (controls_.take_save()) {
     // Beyond any sample that a stage may have reached by now.
-    checkpointer->ask(run_.learner.trainer.monitor().trained() +
-                      4 * run_.learner.trainer.schedule().slots());
+    checkpointer->ask(learner_.trainer.monitor().trained() +
+                      4 * learner_.trainer.schedule().slots());
     saves_before_ = saves;
     saving_ = true;
   } else if (saves > saves_before_) {
@@ -169,22 +170,22 @@ void LiveView::obey() {
 }
 
 page::Snapshot LiveView::look() const {
-  engine::Trainer& trainer = run_.learner.trainer;
-  const engine::Checkpointer* const checkpointer = run_.checkpoints.writer.get();
-  const std::string label = run_.request.live_labels ? run_.request.live_labels->now() : "";
-  page::Snapshot now{
-      .state = live_report(run_), .frames = run_.frames(), .latency = trainer.monitor().latency()};
+  engine::Trainer& trainer = learner_.trainer;
+  const engine::Checkpointer* const checkpointer = checkpoints_.writer.get();
+  const std::string label = request_.live_labels ? request_.live_labels->now() : "";
+  page::Snapshot now{.state = live_report(request_, intake_, learner_, records_),
+                     .frames = learner_.frames(intake_),
+                     .latency = trainer.monitor().latency()};
   now.state["classes"] = classes_;
   now.state["correction"] = correction_;
   now.state["local_note"] = local_note_;
   now.state["controls"] = {
       {"paused", controls_.paused()},
-      {"learning_rate", config_.optimizer.lr * run_.learner.rate.load(std::memory_order_relaxed)},
+      {"learning_rate", config_.optimizer.lr * learner_.rate.load(std::memory_order_relaxed)},
       {"saves", checkpointer ? checkpointer->written() : 0},
       {"failed_saves", checkpointer ? checkpointer->failed() : 0},
-      {"trouble", trouble(run_.checkpoints.error(), run_.records.log_error())},
-      {"notice",
-       saving_ && !run_.intake.health->connected ? "the save waits for the next frame" : ""},
+      {"trouble", trouble(checkpoints_.error(), records_.log_error())},
+      {"notice", saving_ && !intake_.health->connected ? "the save waits for the next frame" : ""},
       {"label", label.empty() ? page::Json() : page::Json(label)}};
   const engine::Schedule& schedule = trainer.schedule();
   now.busy.resize(std::size_t(schedule.stages));

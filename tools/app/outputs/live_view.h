@@ -8,9 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "engine/pipeline/feed.h"
-#include "tools/app/alerts/alerts.h"
-#include "tools/app/run.h"
+#include "tools/app/outputs/checkpoints.h"
+#include "tools/app/outputs/records.h"
 #include "tools/page/server.h"
 
 namespace millrace::app {
@@ -51,9 +50,9 @@ class MqttView {
 /// stage's worker calls predicted(), the main thread obey() and take_note(), any thread paused().
 class LiveView final : public engine::Observer {
  public:
-  /// `run`, built as far as the checkpoints, outlives this. Throws std::runtime_error if the page
-  /// can't be served.
-  explicit LiveView(RunParts& run);
+  /// All arguments outlive this. Throws std::runtime_error if the page can't be served.
+  LiveView(const Request& request, Intake& intake, Learner& learner, Records& records,
+           Checkpoints& checkpoints);
 
   void predicted(engine::Sample& sample, float loss) override;
   void obey();
@@ -70,7 +69,11 @@ class LiveView final : public engine::Observer {
   void show_event(engine::Sample& sample);
   page::Snapshot look() const;
 
-  RunParts& run_;
+  const Request& request_;
+  Intake& intake_;
+  Learner& learner_;
+  Records& records_;
+  Checkpoints& checkpoints_;
   const Config& config_;
   const std::string correction_, local_note_;
   page::Controls controls_;

@@ -9,7 +9,7 @@
 #include "engine/format.h"
 #include "tools/app/alerts/alerts.h"
 #include "tools/app/assembly.h"
-#include "tools/app/parts.h"
+#include "tools/app/outputs/records.h"
 #include "tools/app/provenance.h"
 
 namespace millrace::app {
@@ -128,14 +128,14 @@ Json optimizer_json(const stages::OptimizerSpec& optimizer, double rate) {
 }
 
 /// The fields by which two runs are compared: config, source, host, duration.
-Json about_run(const RunParts& run, std::int64_t trained, engine::Clock::time_point ended) {
-  const std::chrono::duration<double> seconds = ended - run.progress.began;
-  const engine::TrainerOptions& assembled = run.learner.assembled;
-  Config config = as_run(run.request.config, assembled);
-  config.source.width = assembled.sample.width;  // also the source's own
-  config.source.height = assembled.sample.height;
-  config.task.classes = run.request.classes();
-  Json about = {{"uri", run.request.source()},
+Json about_run(const Request& request, const Progress& progress, const Learner& learner,
+               std::int64_t trained, engine::Clock::time_point ended) {
+  const std::chrono::duration<double> seconds = ended - progress.began;
+  Config config = as_run(request.config, learner.assembled);
+  config.source.width = learner.assembled.sample.width;  // also the source's own
+  config.source.height = learner.assembled.sample.height;
+  config.task.classes = request.classes();
+  Json about = {{"uri", request.source()},
                 {"seed", config.weights.seed},
                 {"host", host_name()},
                 {"duration_s", seconds.count()},
@@ -218,28 +218,30 @@ std::string guard_remark(const engine::Trainer& trainer) {
                               : "");
 }
 
-stages::Metadata about_weights(const RunParts& run, std::int64_t samples,
+stages::Metadata about_weights(const Request& request, const Progress& progress,
+                               const Learner& learner, std::int64_t samples,
                                engine::Clock::time_point now) {
   stages::Metadata all = {{"millrace", MILLRACE_VERSION},
-                          {"frames", std::to_string(run.request.resumed.frames + samples)}};
-  if (run.learner.memory) {
-    all["taught"] = run.learner.memory->told().likeness->json(/*features=*/true).dump();
-  } else if (run.learner.known.any()) {
-    all["taught"] = run.learner.known.json(/*features=*/false).dump();  // of other weights
+                          {"frames", std::to_string(request.resumed.frames + samples)}};
+  const ClassMemory* const memory = learner.memory.get();
+  if (memory) {
+    all["taught"] = memory->told().likeness->json(/*features=*/true).dump();
+  } else if (learner.known.any()) {
+    all["taught"] = learner.known.json(/*features=*/false).dump();  // of other weights
   }
-  const Json about = about_run(run, samples, now);
+  const Json about = about_run(request, progress, learner, samples, now);
   for (const auto& [key, value] : about.items())
     all[key] = value.is_string() ? value.get<std::string>() : value.dump();
   return all;
 }
 
-Json live_report(RunParts& run) {
-  const Request& request = run.request;
-  engine::Trainer& trainer = run.learner.trainer;
+Json live_report(const Request& request, const Intake& intake, Learner& learner,
+                 const Records& records) {
+  engine::Trainer& trainer = learner.trainer;
   const engine::TrainerNow now = trainer.now();
-  const RunLog& log = run.records.log;
+  const RunLog& log = records.log;
   const engine::Reading r = trainer.monitor().read();
-  const engine::FrameCounts frames = run.frames();
+  const engine::FrameCounts frames = learner.frames(intake);
   const Json none = {{"recent", nullptr}};
   Json report = {{"version", MILLRACE_VERSION},
                  {"source", request.source()},
@@ -253,24 +255,24 @@ Json live_report(RunParts& run) {
                  {"answer", nullptr},
                  {"iou", nullptr},
                  {"psnr_db", log.squared() ? Json{{"last_frame", none}} : Json()},
-                 {"novelty", live_novelty(run.records.novelty)},
+                 {"novelty", live_novelty(records.novelty)},
                  {"zones", zones_json(request.config.novelty.zones)},
                  {"ignore", zones_json(request.config.novelty.ignore)},
                  {"guard", guard_json(trainer, now, r)},
                  {"learning_rate", now.rate.lr},
                  {"capture_error", capture_error(now)},
                  {"timing_ms", timing_json(r)},
-                 {"realtime", real_time_json(r, run.learner.real_time.verdict(r))},
+                 {"realtime", real_time_json(r, learner.real_time.verdict(r))},
                  {"latency_ms", latency_json(r)},
-                 {"stream", source_json(run.intake)}};
+                 {"stream", source_json(intake)}};
   report.update(learned_report(log), /*merge_objects=*/true);
-  if (const Answers* const answers = run.records.answers.get())
+  if (const Answers* const answers = records.answers.get())
     report["answer"] = answers->json(answers->now());
   report["frames"]["predicted_only"] = frames.predicted_only;
   report["frames"]["replayed"] = frames.replayed;
   report["frames"]["before"] = request.resumed.frames;
   // Sources that can't break off don't count frames_since.
-  const io::StreamHealth& health = *run.intake.health;
+  const io::StreamHealth& health = *intake.health;
   const std::int64_t since = health.frames_since.load();
   report["stream"]["frames_since"] =
       since > 0 || health.breaks.load() > 0 ? since : frames.received;
@@ -290,14 +292,14 @@ Json live_report(RunParts& run) {
   return report;
 }
 
-Json make_report(RunParts& run) {
-  const Config& config = run.request.config;
-  const Records& records = run.records;
-  Learner& learner = run.learner;
-  engine::Trainer& trainer = learner.trainer;
-  const engine::Reading r = trainer.monitor().read();
-  const bool idle = !run.progress.learning;
-  const engine::FrameCounts frames = idle ? run.progress.frames : run.frames();
+Json make_report(const Request& request, const Progress& progress, const RankTeam* team,
+                 const Intake& intake, Learner& learner, const Records& records) {
+  const Config& config = request.config;
+  const engine::Trainer& trainer = learner.trainer;
+  const engine::Reading r = learner.trainer.monitor().read();
+  const bool idle = !progress.learning;
+  const engine::FrameCounts frames = idle ? progress.frames : learner.frames(intake);
+  const RunLog& log = records.log;
   const engine::TrainerNow now = trainer.now();
   Json devices = Json::array(), steps = Json::array(), memory, dead_units;
   for (const engine::Device& device : trainer.devices()) devices.push_back(device.name());
@@ -341,16 +343,17 @@ Json make_report(RunParts& run) {
                  {"realtime", real_time_json(r, learner.real_time.verdict(r))},
                  {"dead_units", dead_units}};
   report["realtime"]["F_estimated"] = learner.rate_watch.estimated();
-  report.update(learned_report(records.log));
+  report.update(learned_report(log));
   if (idle) report["memory_bytes"] = memory;
   report["process"] = {{"resident_bytes", resident_bytes("VmRSS")},
                        {"peak_bytes", resident_bytes("VmHWM")},
                        {"libraries_bytes", learner.libraries_bytes}};
   report["provenance"] = provenance(int(trainer.schedule().workers.size()));
-  report["source"] = source_json(run.intake);
+  report["source"] = source_json(intake);
   report["overload"] = learner.overload.report();
   report["overload"]["predicted_only"] = frames.predicted_only;
-  report["run"] = about_run(run, frames.trained, idle ? run.progress.ended : engine::Clock::now());
+  report["run"] = about_run(request, progress, learner, frames.trained,
+                            idle ? progress.ended : engine::Clock::now());
   const Novelty& novelty = records.novelty;
   Json latest = Json::array();
   for (const NoveltyEvent& event : novelty.latest()) latest.push_back(event_json(event));
@@ -360,11 +363,11 @@ Json make_report(RunParts& run) {
                        {"latest", latest}};
   if (!latest.empty()) report["novelty"]["frame"] = latest.back()["frame"];
   if (!config.weights.learn) report["updates"] = std::vector<int>(r.updates.size(), 0);
-  if (run.team) {
-    report["ranks"] = run.team->report(trainer, r);
-    report["bottleneck_link"] = run.team->bottleneck_link();
+  if (team) {
+    report["ranks"] = team->report(trainer, r);
+    report["bottleneck_link"] = team->bottleneck_link();
   }
-  if (const Resumed& resumed = run.request.resumed; !resumed.path.empty())
+  if (const Resumed& resumed = request.resumed; !resumed.path.empty())
     report["run"]["resumed"] = {{"from", resumed.path}, {"frames", resumed.frames}};
   if (const Answers* const answers = records.answers.get()) {
     report["answer"] = answers->json(answers->now());
