@@ -55,13 +55,13 @@ struct FrameCounts {
 /// close() and stop() are thread-safe.
 class FrameQueue {
  public:
+  /// `capacity`: 1 or more.
   FrameQueue(int capacity, Drop drop)
       : capacity_(capacity),
         drop_(drop),
-        frames_(std::size_t(std::max(0, capacity) + 3)),
-        ready_(std::max(0, capacity) + 2),
-        free_(std::max(0, capacity) + 2) {
-    if (capacity < 1) throw std::invalid_argument("frame queue: no room for a frame");
+        frames_(std::size_t(capacity) + 3),
+        ready_(capacity + 2),
+        free_(capacity + 2) {
     for (int slot = 1; slot <= capacity + 1; ++slot) free_.put(slot);
   }
 

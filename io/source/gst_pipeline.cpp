@@ -153,12 +153,6 @@ GstParts build(const SourceOptions& options, const Uri& uri) {
 
 }  // namespace
 
-std::string pipeline_version() {
-  guint major = 0, minor = 0, micro = 0, nano = 0;
-  gst_version(&major, &minor, &micro, &nano);  // works without gst_init
-  return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(micro);
-}
-
 void start_gstreamer() {
   static std::once_flag once;
   std::call_once(once, [] {

@@ -32,8 +32,6 @@ GstParts build_pipeline(const SourceOptions& options);
 /// The source that open_gstreamer() gives; `live`: whatever the pipeline says.
 std::unique_ptr<Source> open_pipeline(const SourceOptions& options, bool live, bool wait);
 
-std::string pipeline_version();
-
 /// Watches the input of all decoders of `pipeline`, not started yet. If it announces more than
 /// `most` pixels or no size at all, or a picture's bytes don't end, posts an error and drops the
 /// data.

@@ -139,6 +139,12 @@ class VideoFile : public VideoWriter {
   bool finished_ = false;
 };
 
+std::string version() {
+  guint major = 0, minor = 0, micro = 0, nano = 0;
+  gst_version(&major, &minor, &micro, &nano);  // works without gst_init
+  return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(micro);
+}
+
 std::unique_ptr<VideoWriter> open_writer(const VideoWriterOptions& options) {
   if (split_uri(options.to).scheme == "rtsp") return open_video_server(options);
   start_gstreamer();
@@ -147,6 +153,6 @@ std::unique_ptr<VideoWriter> open_writer(const VideoWriterOptions& options) {
 
 }  // namespace
 
-const GStreamer millrace_gstreamer = {open_pipeline, open_writer, pipeline_version};
+const GStreamer millrace_gstreamer = {open_pipeline, open_writer, version};
 
 }  // namespace millrace::io
