@@ -117,38 +117,28 @@ Shape make_shape(Random& random, int number, const StreamOptions& options) {
 }
 
 /// Smooth noise between random values on a lattice of eight pixels.
-class Noise {
- public:
-  Noise(Random& random, int width, int height) : columns_(width / kCell + 2) {
-    lattice_.resize(std::size_t(columns_) * (height / kCell + 2));
-    for (Colour& node : lattice_)
-      for (int& value : node) value = 50 + int(random.below(110));
-  }
-  Colour at(int x, int y) const {
+std::vector<std::uint8_t> paint_background(Random& random, const StreamOptions& options) {
+  constexpr int kCell = 8;
+  const int columns = options.width / kCell + 2;
+  std::vector<Colour> lattice(std::size_t(columns) * (options.height / kCell + 2));
+  for (Colour& node : lattice)
+    for (int& value : node) value = 50 + int(random.below(110));
+  const auto noise = [&](int x, int y) {
     const int fx = x % kCell, fy = y % kCell;
-    const Colour* node = &lattice_[std::size_t(y / kCell) * columns_ + x / kCell];
+    const Colour* const node = &lattice[std::size_t(y / kCell) * columns + x / kCell];
     Colour out;
     for (int c = 0; c < 3; ++c) {
       const int top = node[0][c] * (kCell - fx) + node[1][c] * fx;
-      const int bottom = node[columns_][c] * (kCell - fx) + node[columns_ + 1][c] * fx;
+      const int bottom = node[columns][c] * (kCell - fx) + node[columns + 1][c] * fx;
       out[c] = (top * (kCell - fy) + bottom * fy) / (kCell * kCell);
     }
     return out;
-  }
-
- private:
-  static constexpr int kCell = 8;
-  int columns_;
-  std::vector<Colour> lattice_;
-};
-
-std::vector<std::uint8_t> paint_background(Random& random, const StreamOptions& options) {
-  const Noise noise(random, options.width, options.height);
+  };
   std::vector<std::uint8_t> pixels;
   pixels.reserve(std::size_t(options.width) * options.height * options.channels);
   for (int y = 0; y < options.height; ++y) {
     for (int x = 0; x < options.width; ++x) {
-      const Colour colour = toned(options, noise.at(x, y));
+      const Colour colour = toned(options, noise(x, y));
       for (int c = 0; c < options.channels; ++c) pixels.push_back(std::uint8_t(colour[c]));
     }
   }
@@ -186,24 +176,15 @@ void draw(const Shape& shape, const StreamOptions& options, std::int64_t number,
 
 /// Textured shapes that move at constant velocity over a textured, still background and bounce off
 /// its edges. Integer functions of the frame's number: same options, same bytes on any machine.
-class Scene {
- public:
+struct Scene {
   Scene(const StreamOptions& options, std::uint64_t seed) {
     Random random(seed);
-    background_ = paint_background(random, options);
-    for (int i = 0; i < options.shapes; ++i) shapes_.push_back(make_shape(random, i, options));
+    background = paint_background(random, options);
+    for (int i = 0; i < options.shapes; ++i) shapes.push_back(make_shape(random, i, options));
   }
 
-  /// Fills `pixels` with frame `number`; storage is reused.
-  void show(const StreamOptions& options, std::int64_t number,
-            std::vector<std::uint8_t>& pixels) const {
-    pixels = background_;
-    for (const Shape& shape : shapes_) draw(shape, options, number, pixels);
-  }
-
- private:
-  std::vector<std::uint8_t> background_;
-  std::vector<Shape> shapes_;
+  std::vector<std::uint8_t> background;
+  std::vector<Shape> shapes;
 };
 
 class SynthSource : public Source {
@@ -230,7 +211,9 @@ class SynthSource : public Source {
     out.pts = std::chrono::nanoseconds(std::int64_t(double(next_) * 1e9 / fps_));
     choose_scene();
     out.label = scenes_.size() > 1 ? scene_ : -1;
-    scenes_[std::size_t(scene_)].show(stream_, next_, out.pixels);
+    const Scene& scene = scenes_[std::size_t(scene_)];
+    out.pixels = scene.background;
+    for (const Shape& shape : scene.shapes) draw(shape, stream_, next_, out.pixels);
     dim(out.pixels);
     ++next_;
     return ReadStatus::frame;
