@@ -99,44 +99,36 @@ std::vector<std::int64_t> ages_of(const CostModel& model, const Cut& cut) {
   return ages;
 }
 
-/// For an interleaved schedule's workers: the most chunks whose activations they hold at a time,
-/// and the most bytes. A sample takes `stash` in each stage, and `input` until it is recomputed.
-void keep_chunks(const Method& method, const std::vector<double>& stash,
-                 const std::vector<double>& input, std::vector<StageMemory>& workers) {
-  const Schedule schedule = make_schedule(method.spec(int(stash.size())));
-  for (std::size_t worker = 0; worker < workers.size(); ++worker) {
-    const Program& program = schedule.workers[worker];
-    StageMemory& memory = workers[worker];
-    int chunks = memory.samples = 0;
-    double bytes = memory.stash = 0;
-    for (std::size_t at = 0; at < program.prologue.size() + program.period.size(); ++at) {
-      const Action a = program.at(std::int64_t(at));
-      const double kept = method.recompute ? input[a.stage] : 0;
-      chunks += a.op == Op::forward ? 1 : a.op == Op::backward ? -1 : 0;
-      if (a.op == Op::forward) bytes += method.recompute ? kept : stash[a.stage];
-      if (a.op == Op::recompute) bytes += stash[a.stage];
-      memory.samples = std::max(memory.samples, chunks);
-      memory.stash = std::max(memory.stash, bytes);
-      if (a.op == Op::backward) bytes -= stash[a.stage] + kept;
-    }
-  }
-}
-
+/// By stage; by worker where workers have several chunks: the most whose activations they hold at a
+/// time, and the most bytes. With recompute a chunk first holds only its input.
 std::vector<StageMemory> memory_of(const CostModel& model, const Cut& cut) {
   std::vector<StageMemory> list;
   for (const Stage& stage : cut.stages) list.push_back(model.memory(stage, int(cut.stages.size())));
   if (!model.entry().virtual_stages) return list;
-  const std::size_t workers = list.size() / std::size_t(model.method().virtual_stages);
-  std::vector<double> stash, input;
-  for (std::size_t chunk = 0; chunk < list.size(); ++chunk) {
-    input.push_back(model.input_bytes(cut.stages[chunk].begin, 1));
-    stash.push_back(list[chunk].stash - input.back());
-    if (chunk < workers) continue;
-    list[chunk % workers].weights += list[chunk].weights;
-    list[chunk % workers].optimizer += list[chunk].optimizer;
+  const Schedule schedule = make_schedule(model.method().spec(int(list.size())));
+  const std::vector<StageMemory> chunks = list;
+  list.resize(schedule.workers.size());
+  for (std::size_t worker = 0; worker < list.size(); ++worker) {
+    StageMemory& memory = list[worker];
+    for (std::size_t more = worker + list.size(); more < chunks.size(); more += list.size()) {
+      memory.weights += chunks[more].weights;
+      memory.optimizer += chunks[more].optimizer;
+    }
+    const Program& program = schedule.workers[worker];
+    int held = memory.samples = 0;
+    double bytes = memory.stash = 0;
+    for (std::size_t at = 0; at < program.prologue.size() + program.period.size(); ++at) {
+      const Action a = program.at(std::int64_t(at));
+      const double input = model.input_bytes(cut.stages[a.stage].begin, 1);
+      const double stash = chunks[a.stage].stash - input;
+      if (a.op == Op::forward) bytes += model.method().recompute ? input : stash;
+      if (a.op == Op::recompute) bytes += stash;
+      held += a.op == Op::forward ? 1 : a.op == Op::backward ? -1 : 0;
+      memory.samples = std::max(memory.samples, held);
+      memory.stash = std::max(memory.stash, bytes);
+      if (a.op == Op::backward) bytes -= stash + input;
+    }
   }
-  list.resize(workers);
-  keep_chunks(model.method(), stash, input, list);
   return list;
 }
 
