@@ -15,9 +15,8 @@ namespace {
 
 /// A worker's time per sample. Interleaved workers have several stages.
 struct WorkerTime {
-  double step = 0;      ///< on one replica: forward, backward, messages that do not overlap
-  double turn = 0;      ///< step / replicas: time between samples
-  double residue = 0;   ///< zb-h1: the part of the step left in fill and drain
+  double turn = 0;      ///< between samples: forward, backward, messages that do not overlap
+  double fill = 0;      ///< what fill and drain take of it on one replica
   double flushing = 0;  ///< update and all-reduce, once per minibatch
 };
 
@@ -32,13 +31,12 @@ std::vector<WorkerTime> worker_times(const CostModel& model, const Cut& cut) {
     const double speed = model.speedup(stage.threads);
     const double again = model.method().recompute ? ms.forward : 0.0;
     double step = (ms.forward + again + ms.backward()) / speed;
-    if (model.machine().overlap == Overlap::none) {
+    if (model.machine().overlap == Overlap::none)
       step += (time.arrive + time.leave) * stage.replicas;
-    }
+    const double residue = std::max(0.0, step - 2 * ms.weight_gradient / speed);
     WorkerTime& worker = workers[i % count];
-    worker.step += step;
     worker.turn += step / stage.replicas;
-    worker.residue += step - 2 * ms.weight_gradient / speed;
+    worker.fill += model.method().schedule == "zb-h1" ? residue : step;
     worker.flushing += ms.update / speed + time.agree * model.group(stage.replicas);
   }
   return workers;
@@ -48,11 +46,9 @@ void rate_flushing(const CostModel& model, const Cut& cut, Outcome& outcome) {
   const Method& method = model.method();
   double slowest = 0, longest = 0, all = 0, flushing = 0;
   for (const WorkerTime& worker : worker_times(model, cut)) {
-    const bool zero_bubble = method.schedule == "zb-h1";
-    const double fills = zero_bubble ? std::max(0.0, worker.residue) : worker.step;
     slowest = std::max(slowest, worker.turn);
-    longest = std::max(longest, fills);
-    all += fills;
+    longest = std::max(longest, worker.fill);
+    all += worker.fill;
     flushing = std::max(flushing, worker.flushing);
   }
   const double fill = (all - longest) / method.virtual_stages;
