@@ -37,18 +37,6 @@ Profile profile_of_a_pair() {
   return profile;
 }
 
-TEST(SharedModules, CostTheirShareAndASumInARingWhereNothingElseIsKnown) {
-  const Machine machine{.levels = {{4, {1, 2}}}};  // 1 ms and 2 bytes a ms
-  const Profile each = shared_by(profile_of_a_pair(), 4, machine);
-  EXPECT_EQ(each.modules[0], profile_of_three().modules[0]);
-  EXPECT_DOUBLE_EQ(each.modules[1].forward.median, 2.0 / 4);
-  EXPECT_DOUBLE_EQ(each.modules[1].input_gradient.median, 20.0 / 4 + 6 * (1 + 1.5 / 2));
-  EXPECT_DOUBLE_EQ(each.modules[2].forward.median, 3.0 / 4 + 6 * (1 + 2.0 / 2));
-  EXPECT_DOUBLE_EQ(each.modules[2].input_gradient.median, 30.0 / 4);
-  EXPECT_DOUBLE_EQ(each.modules[2].update.median, 3000.0 / 4);
-  EXPECT_EQ(each.agree_ms, 0);
-}
-
 TEST(SharedModules, CostWhatWasMeasuredOfThem) {
   Profile profile = profile_of_a_pair();
   profile.modules[2].parts[2] = {1.75, 16, 160, 1600};  // a gain of less than half
