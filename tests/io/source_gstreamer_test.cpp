@@ -170,6 +170,15 @@ TEST_F(GStreamer, ATruncatedFileGivesItsFramesAndThenAnError) {
   }
 }
 
+TEST_F(GStreamer, ALiveSourceSaysSoAndCannotRewind) {
+  const auto source = open_source({.uri = "gst:videotestsrc is-live=true num-buffers=3 ! "
+                                          "video/x-raw,framerate=50/1,width=8,height=8"});
+  EXPECT_TRUE(source->info().live);
+  EXPECT_EQ(source->info().duration_s, 0.0);
+  EXPECT_EQ(read_all(*source).frames.size(), 3u);
+  EXPECT_FALSE(source->rewind());
+}
+
 TEST_F(FfmpegSource, StandsInForAMissingDecoder) {
   run(kBall + " ! videoconvert ! video/x-raw,format=BGRx ! avenc_ffv1 ! matroskamux ! " +
       "filesink location=" + folder / "ball.mkv");

@@ -138,6 +138,16 @@ TEST_F(Images, HiddenFilesAreNoPicturesNorHiddenFoldersOrThoseBesidePicturesClas
   EXPECT_EQ(marks(*pictures), std::vector<int>{1});
 }
 
+TEST_F(Images, SizesMayChange) {
+  put_picture(folder / "0.png", 0, 8, 6);
+  put_picture(folder / "1.png", 1, 4, 2);
+  const std::vector<Frame> frames = read_uri("images:" + folder / "%d.png").frames;
+  EXPECT_EQ(frames.at(0).pixels.size(), 8u * 6u * 3u);
+  EXPECT_EQ(frames.at(1).width, 4);
+  EXPECT_EQ(frames[1].pixels.size(), 4u * 2u * 3u);
+  EXPECT_EQ(frames[1].pts, std::chrono::milliseconds(40));
+}
+
 TEST_F(Images, NothingToReadAndAPatternWithoutOneWholeNumberAreErrors) {
   const std::string here = folder.path();
   for (const auto& [path, part] : std::vector<std::pair<std::string, std::string>>{
