@@ -62,10 +62,13 @@ struct LabelRow {
   std::optional<std::string> name;    ///< class; none: the class ends
 };
 
+/// Invalid JSON is "discarded", which is no object.
+nlohmann::json parse_json(std::string_view text) {
+  return nlohmann::json::parse(text.substr(0, kLongestJson), nullptr, /*allow_exceptions=*/false);
+}
+
 /// {"frame": 17, "class": "train"} or {"time": 3.5, "class": null}. Throws std::invalid_argument.
-LabelRow parse_label(std::string_view text) {
-  // Without exceptions: invalid JSON parses as "discarded", which is no object.
-  const auto json = nlohmann::json::parse(text.substr(0, kLongestJson), nullptr, false);
+LabelRow parse_label(const nlohmann::json& json) {
   const auto fail = [] {
     throw std::invalid_argument(
         "a label is JSON, as {\"frame\": 17, \"class\": \"day\"}, or with a \"time\" in seconds");
@@ -169,7 +172,7 @@ class LabelReader {
     if (all.empty()) return;
     LabelRow row;
     try {
-      row = parse_label(all);
+      row = parse_label(parse_json(all));
     } catch (const std::invalid_argument& error) {
       fail(error.what() + std::string(", not ") + shown(all));
     }
@@ -231,9 +234,11 @@ Labels read_labels(const std::string& path, std::vector<std::string> classes) {
 }
 
 std::string LiveLabels::hear(std::string_view text) {
+  const nlohmann::json json = parse_json(text);
+  const bool forgets = json.is_object() && json.size() == 1 && json.contains("forget");
   LabelRow row;
   try {
-    row = parse_label(text);
+    row = parse_label(forgets ? nlohmann::json{{"class", json["forget"]}} : json);
   } catch (const std::invalid_argument& error) {
     return error.what();
   }
@@ -248,6 +253,7 @@ std::string LiveLabels::hear(std::string_view text) {
   }
   const int label = row.name ? int(found - classes_.begin()) : -1;
   const std::lock_guard lock(mutex_);
+  if (forgets) return forget(label);
   if (!row.frame) {
     now_ = label;
     heard_ = Clock::now();
@@ -261,9 +267,27 @@ std::string LiveLabels::hear(std::string_view text) {
   return "";
 }
 
-void LiveLabels::end_after(std::chrono::steady_clock::duration limit) {
+std::string LiveLabels::forget(int label) {
+  if (!remembered_) return "this run remembers no labels: replay.kind = \"ridge\" does";
+  if (label < 0) return "\"forget\" needs a class";
+  if (now_ == label) now_ = -1;
+  std::erase_if(to_come_, [&](const auto& coming) { return coming.second == label; });
+  if (std::ranges::find(forgotten_, label) == forgotten_.end()) forgotten_.push_back(label);
+  return "";
+}
+
+void LiveLabels::remember(std::chrono::steady_clock::duration limit) {
   const std::lock_guard lock(mutex_);
+  remembered_ = true;
   limit_ = limit;
+}
+
+int LiveLabels::take_forgotten() {
+  const std::lock_guard lock(mutex_);
+  if (forgotten_.empty()) return -1;
+  const int label = forgotten_.back();
+  forgotten_.pop_back();
+  return label;
 }
 
 std::string LiveLabels::now() const {

@@ -59,10 +59,14 @@ class LiveLabels {
   explicit LiveLabels(std::vector<std::string> classes) : classes_(std::move(classes)) {}
 
   /// {"class": "day"} labels every frame from now on, null none; {"frame": 17, "class": "day"}
-  /// labels that frame alone. Returns "" or a one-line error.
+  /// labels that frame alone; {"forget": "day"} takes back all that the class was taught. Returns
+  /// "" or a one-line error.
   std::string hear(std::string_view text);
-  /// Labels that aren't for one frame end after `limit`: a scene changes, and nobody says so.
-  void end_after(std::chrono::steady_clock::duration limit);
+  /// Labels are remembered, so that they can be forgotten. Those that aren't for one frame end
+  /// after `limit`: a scene changes, and nobody says so.
+  void remember(std::chrono::steady_clock::duration limit);
+  /// The next class to forget, once; -1: none.
+  int take_forgotten();
   /// "": none
   std::string now() const;
   /// The class of frame `number`, the next one; -1: none.
@@ -73,6 +77,7 @@ class LiveLabels {
  private:
   using Clock = std::chrono::steady_clock;
   int label_now() const { return Clock::now() - heard_ < limit_ ? now_ : -1; }
+  std::string forget(int label);
 
   const std::vector<std::string> classes_;
   mutable std::mutex mutex_;
@@ -81,6 +86,8 @@ class LiveLabels {
   Clock::duration limit_ = Clock::duration::max();
   std::int64_t next_ = 0;
   std::map<std::int64_t, int> to_come_;
+  bool remembered_ = false;
+  std::vector<int> forgotten_;  ///< not taken yet
 };
 
 Teller teller_of(Labels labels);

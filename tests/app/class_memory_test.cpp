@@ -123,6 +123,31 @@ TEST(ClassMemory, ForgetsFramesBeforeAClickThatCameLate) {
 }
 
 /// Frames of class 1 arrive a second after a label of class 0, and must not count as class 0.
+TEST(ClassMemory, ForgetsAClassWithItsFramesThatAreStillUnderWay) {
+  Teaching teaching(3);
+  using Counts = std::vector<std::int64_t>;
+  const auto teach = [&](int scene, int told, int frames) {
+    for (int n = 0; n < frames; ++n) teaching.see(scene, told);
+    teaching.memory.solve(true);
+    return teaching.memory.told();
+  };
+  const auto forget = [&](int label) {
+    teaching.memory.forget(label, double(teaching.seen) / 10);
+    return teaching.memory.told();
+  };
+  teach(0, 0, 20);
+  EXPECT_EQ(teach(1, 2, 20).counts, (Counts{20, 0, 20})) << "a mistake";
+  EXPECT_EQ(forget(2).counts, (Counts{20, 0, 0}));
+  EXPECT_FALSE(teaching.memory.told().likeness->knows(2));
+  EXPECT_EQ(teach(1, 2, 5).counts, (Counts{20, 0, 0})) << "under way";
+  EXPECT_EQ(teach(1, 1, 20).counts, (Counts{20, 20, 0}));
+  EXPECT_EQ(teach(2, 2, 20).counts, (Counts{20, 20, 20})) << "taught again";
+  for (int label = 0; label < 3; ++label) EXPECT_EQ(teaching.answer(label), label);
+  for (int label = 0; label < 3; ++label) forget(label);
+  EXPECT_EQ(teaching.memory.told().counts, (Counts{0, 0, 0}));
+  EXPECT_FALSE(teaching.memory.told().likeness->any());
+}
+
 TEST(ClassMemory, FramesThatFollowALabelCountUntilTheClassChanges) {
   struct Case {
     double following, noise;

@@ -133,14 +133,29 @@ TEST(LiveLabels, HoldUntilTheNextAndThoseOfAFrameAreItsAlone) {
 
 TEST(LiveLabels, EndAfterTheLimitByThemselves) {
   LiveLabels labels({"day", "night"});
-  labels.end_after(std::chrono::seconds(0));
+  labels.remember(std::chrono::seconds(0));
   EXPECT_EQ(labels.hear("{\"class\": \"night\"}"), "");
   EXPECT_EQ(labels.of(0), -1);
   EXPECT_EQ(labels.now(), "");
-  labels.end_after(std::chrono::hours(1));
+  labels.remember(std::chrono::hours(1));
   EXPECT_EQ(labels.hear("{\"class\": \"night\"}"), "");
   EXPECT_EQ(labels.of(1), 1);
   EXPECT_EQ(labels.now(), "night");
+}
+
+TEST(LiveLabels, AreForgottenWhereTheyAreRemembered) {
+  LiveLabels labels({"day", "night"});
+  EXPECT_NE(labels.hear("{\"forget\": \"night\"}"), "") << "not remembered";
+  labels.remember(std::chrono::hours(1));
+  for (const char* told : {"{\"class\": \"night\"}", "{\"class\": \"night\", \"frame\": 1}",
+                           "{\"forget\": \"night\"}", "{\"forget\": \"night\"}"})
+    EXPECT_EQ(labels.hear(told), "");
+  EXPECT_NE(labels.hear("{\"forget\": null}"), "");
+  EXPECT_NE(labels.hear("{\"forget\": \"dusk\"}"), "");
+  EXPECT_EQ(labels.of(0), -1);
+  EXPECT_EQ(labels.of(1), -1);
+  EXPECT_EQ(labels.take_forgotten(), 1);
+  EXPECT_EQ(labels.take_forgotten(), -1);
 }
 
 /// Five frames, the second of them corrupt, 100 ms apart from 7 s on; with those labels.

@@ -66,6 +66,7 @@ class InventedRun {
       now_.state["classes"].push_back(
           {{"name", "class " + std::to_string(i)}, {"colour", kColours[i]}});
     now_.busy.resize(kStages);
+    labels_.remember(std::chrono::hours(1));
     step();
     thread_ = std::thread([this] { train(); });
   }

@@ -184,6 +184,11 @@ class PageTest(PlayTest):
             self.wait_for(lambda: play.state()["controls"]["label"] == label, label)
             self.wait_for(lambda: [b.get_attribute("aria-pressed") for b in (day, night)]
                           == [str(label == name).lower() for name in ("day", "night")], "another button is pressed")
+        day.click()
+        forget = self.find("forget")
+        self.wait_for(lambda: self.text("forget") == "Forget “day”", "it can't be taken back")
+        forget.click()
+        self.wait_for(lambda: play.state()["controls"]["label"] is None and not forget.is_displayed(), "not forgotten")
 
     def test_events_have_their_pictures_whenever_the_page_is_opened(self):
         folder = self.folder()

@@ -177,7 +177,7 @@ class Texts(PlayTest):
         self.assertEqual(told - {"/control", "/label", "/openapi.json"}, served)
         commands = api["paths"]["/control"]["post"]["requestBody"]["content"]["application/json"]
         offered = set(play.state()["controls"]["offered"])
-        self.assertEqual(set(commands["examples"]) - {"resume", "label"}, offered - {"labels"})
+        self.assertEqual(set(commands["examples"]) - {"resume", "label", "forget"}, offered - {"labels"})
         for name, example in commands["examples"].items():
             self.assertEqual(play.command(example["value"]), 202, name)
 

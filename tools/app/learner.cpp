@@ -92,7 +92,7 @@ std::unique_ptr<ClassMemory> make_memory(const Request& request,
                          .scores = stages::Loss(config.task.loss).scores(),
                          .known = known});
   memory->restore(assembled.weights);
-  if (request.live_labels) request.live_labels->end_after(kLesson);
+  if (request.live_labels) request.live_labels->remember(kLesson);
   return memory;
 }
 

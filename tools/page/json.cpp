@@ -96,12 +96,12 @@ std::string obey(const std::string& json, Controls& controls) {
     offered.set_learning_rate(rate);
     return "";
   }
-  if (name == "label") {
+  if (name == "label" || name == "forget") {
     if (!offered.hear_label) return "this run takes no labels: task.labels = \"http\"";
-    return offered.hear_label(Json{{"class", value}}.dump());
+    return offered.hear_label(Json{{name == "label" ? "class" : name, value}}.dump());
   }
   if (name != "action" || !value.is_string())
-    return "expected \"action\", \"label\" or \"learning_rate\"";
+    return "expected \"action\", \"label\", \"forget\" or \"learning_rate\"";
   const std::string action = value.get<std::string>();
   if (action == "pause" || action == "resume") {
     if (!offered.pause) return "this run cannot be paused";

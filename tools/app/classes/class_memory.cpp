@@ -17,6 +17,7 @@ namespace {
 constexpr std::int64_t kShare = 8;  // solved anew when one in so many frames is new
 constexpr double kApart = 0.19;     // seconds between frames that follow a labelled one
 constexpr double kJump = 0.05;      // mean difference of two thumbnails that makes another scene
+constexpr double kUnderWay = 1;     // seconds that a frame may take from its label to here
 constexpr double kLess = 0.4;       // a frame whose score is so much less has another class
 constexpr char kFeatures[] = "optimizer.memory.features",
                kThumbnails[] = "optimizer.memory.thumbnails",
@@ -151,6 +152,7 @@ ClassMemory::ClassMemory(std::shared_ptr<const stages::Network> network,
 
 void ClassMemory::see(std::span<const float> input, int label, int answer, double seconds) {
   if (judging_ > 0) --judging_;
+  if (label == forgotten_ && seconds < under_way_until_) label = -1;
   if (label != label_) {
     if (label_ >= 0) forget_late(seconds);
     label_ = label;
@@ -177,6 +179,18 @@ void ClassMemory::see(std::span<const float> input, int label, int answer, doubl
   latest_ = seconds;
   const int place = place_for(labelled_, answer != label, follows);
   if (place >= 0) put(place, {labelled_, seconds, group_, follows}, input);
+}
+
+void ClassMemory::forget(int label, double seconds) {
+  forgotten_ = label;
+  under_way_until_ = seconds + kUnderWay;
+  forget_after(label, -std::numeric_limits<double>::infinity());
+  seen_[std::size_t(label)] = 0;
+  known_features_[std::size_t(label)].reset();
+  if (labelled_ == label) labelled_ = -1;
+  group_began_ = -std::numeric_limits<double>::infinity();
+  judging_ = 0;
+  fit();
 }
 
 bool ClassMemory::solve(bool now) {
@@ -245,10 +259,13 @@ void ClassMemory::remove(int place) {
 }
 
 void ClassMemory::forget_late(double seconds) {
-  const double from = seconds - std::min(options_.late_s, (seconds - began_) / 2);
+  forget_after(label_, seconds - std::min(options_.late_s, (seconds - began_) / 2));
+}
+
+void ClassMemory::forget_after(int label, double seconds) {
   for (int place = int(count()) - 1; place >= 0; --place) {
     const Kept& kept = kept_[std::size_t(place)];
-    if (kept.label == label_ && kept.seconds > from) remove(place);
+    if (kept.label == label && kept.seconds > seconds) remove(place);
   }
 }
 
@@ -307,8 +324,11 @@ bool ClassMemory::contradicted(const Ridge& ridge) {
 
 void ClassMemory::fit() {
   const c10::NoGradGuard no_grad;
-  if (count() == 0) return;
+  changes_ = 0;
   std::vector<std::int64_t> rows(kept_.size());
+  bool known = count() > 0;
+  for (std::size_t label = 0; label < counts_.size(); ++label) known = known || stands_in(label);
+  if (!known) return know(rows);
   std::iota(rows.begin(), rows.end(), 0);
   std::optional<Ridge> ridge(solved(rows));
   if (contradicted(*ridge)) ridge.emplace(solved(rows));
@@ -322,7 +342,6 @@ void ClassMemory::fit() {
   if (layer_.size() > 1)
     head_.emplace_back(layer_[1].name, ridge->bias(weight, sharpness, options_.scores));
   know(rows);
-  changes_ = 0;
   told_ = false;
 }
 

@@ -47,7 +47,7 @@ struct ClassMemoryOptions {
 /// its own class; other frames do so as in reservoir sampling, so that a class's frames are a
 /// uniform choice of all that had its label.
 ///
-/// see() and solve() belong to one thread at a time; told(): any thread.
+/// see(), forget() and solve() belong to one thread at a time; told(): any thread.
 class ClassMemory {
  public:
   /// `network` must end_in_linear(), with `weights`. Throws std::invalid_argument if it does not
@@ -58,6 +58,8 @@ class ClassMemory {
   /// Takes the stream's next frame: `input` [C,H,W]; `label`: its class, -1: none; `answer`: the
   /// predicted class; `seconds`: its time.
   void see(std::span<const float> input, int label, int answer, double seconds);
+  /// Forgets at `seconds` all that `label` was taught, also in frames that are still under way.
+  void forget(int label, double seconds);
   /// Solves for the layer's weights if due (or `now`) and needed. Returns whether they changed.
   bool solve(bool now = false);
   /// The layer's weights, named as in the network.
@@ -96,6 +98,8 @@ class ClassMemory {
   void put(int place, const Kept& kept, std::span<const float> input);
   void remove(int place);
   void forget_late(double seconds);
+  /// Forgets frames of `label` that came after `seconds`.
+  void forget_after(int label, double seconds);
   /// Indices of labelled frames, and of following frames that agree with `ridge`.
   std::vector<std::int64_t> believed(const Ridge& ridge) const;
   bool stands_in(std::size_t label) const {
@@ -126,6 +130,8 @@ class ClassMemory {
   at::Tensor group_picture_;  ///< thumbnail of its labelled frame
   /// Seconds of the group's labelled frame, and of its latest one.
   double group_began_ = -std::numeric_limits<double>::infinity(), latest_ = 0;
+  int forgotten_ = -1;  ///< the latest class to be forgotten
+  double under_way_until_ = 0;
   std::int64_t judging_ = 0;  ///< frames until the first ones of a returning class are learned from
   std::int64_t changes_ = 0;
   bool told_ = true;  ///< the caller has been notified of head_

@@ -75,9 +75,12 @@ Records::Records(Request& request, const Intake& intake, Learner& learner)
                    .seconds = log.seconds_of(sample.info)});
   });
   if (ClassMemory* const memory = learner.memory.get()) {
-    observers.add([this, memory](engine::Sample& sample, float) {
+    observers.add([this, memory, labels = request.live_labels](engine::Sample& sample, float) {
+      const double seconds = log.seconds_of(sample.info);
+      for (int wrong; labels && (wrong = labels->take_forgotten()) >= 0;)
+        memory->forget(wrong, seconds);
       const int label = sample.info.has_target ? largest(sample.shown_target()) : -1;
-      memory->see(sample.shown_context(), label, answers->now().label, log.seconds_of(sample.info));
+      memory->see(sample.shown_context(), label, answers->now().label, seconds);
     });
   }
   if (!config.output.log.empty()) {

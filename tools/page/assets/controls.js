@@ -15,9 +15,13 @@ export function startControls() {
     ask({action: event.currentTarget.dataset.action});
   });
   find('save').addEventListener('click', () => ask({action: 'save'}));
+  find('forget').addEventListener('click', (event) => {
+    ask({forget: event.currentTarget.dataset.label});
+  });
 }
 
 // One button per class: pressed, it labels the frames of the next seconds; pressed again, none.
+// While one is pressed, another takes back all labels of its class.
 function showLabels(names, label) {
   const buttons = find('labels');
   buttons.hidden = names.length === 0;
@@ -28,6 +32,10 @@ function showLabels(names, label) {
   }
   for (const button of buttons.children)
     button.setAttribute('aria-pressed', String(button.textContent === label));
+  const forget = find('forget');
+  forget.hidden = !label;
+  forget.dataset.label = label ?? '';
+  forget.textContent = `Forget “${label}”`;
 }
 
 export function showControls({offered, pause_asked: asked, paused, learning_rate: now, notice, trouble, saves, label}) {
