@@ -33,8 +33,12 @@ std::string_view trimmed(std::string_view text) {
 std::string field_of(std::string_view text) {
   text = trimmed(text);
   if (text.size() < 2 || text.front() != '"' || text.back() != '"') return std::string(text);
-  std::string field(text.substr(1, text.size() - 2));
-  for (std::size_t at = 0; (at = field.find("\"\"", at)) != field.npos; ++at) field.erase(at, 1);
+  std::string field;
+  bool doubled = false;
+  for (const char c : text.substr(1, text.size() - 2)) {
+    doubled = c == '"' && !doubled && !field.empty() && field.back() == '"';
+    if (!doubled) field += c;
+  }
   return field;
 }
 
