@@ -20,7 +20,9 @@ BALL = "videotestsrc pattern=ball num-buffers=%d ! video/x-raw,format=RGB,width=
 class Element(program.CliTest):
     def gst(self, words, fails=False):
         """What GStreamer's tool says."""
-        done = subprocess.run(words.split(), env=ENVIRONMENT, text=True, timeout=120,
+        # gst-launch-1.0 waits for ever if an error comes before its main loop runs: it asks that to quit first. SIGINT ends it.
+        interrupt = ["timeout", "--signal=INT", "60"] if fails else []
+        done = subprocess.run(interrupt + words.split(), env=ENVIRONMENT, text=True, timeout=120,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.assertEqual(done.returncode != 0, fails, done.stdout)
         return done.stdout
