@@ -104,6 +104,14 @@ class Inputs(PackageTest):
             "a frame is a list of 0": lambda: losses([[]]),
             "fit: there are 1 targets and more frames": lambda: millrace.Trainer(network()).fit(iter([FLOATS] * 2), iter([FLOATS])),
             "optimizer.lr: a config has no values of type object": lambda: millrace.Trainer(network(), lr=object()),
+            "frames: an iterable, such as a list, is due, not 3": lambda: losses(3),
+            "targets: an iterable, such as a list, is due, not 3": lambda: plain().fit([FLOATS], 3),
+            "frames are due, or a source": lambda: losses(None),
+            "target 0: holds numbers that are not finite": lambda: losses([(FLOATS, numpy.full_like(FLOATS, numpy.inf))]),
+            "frame 0: time is 'now'; it must be in seconds": lambda: plain().submit(FLOATS, time="now"),
+            "frame 0: time is nan": lambda: plain().submit(FLOATS, time=numpy.nan),
+            "\"0.bias\" holds numbers that are not finite":
+                lambda: plain().load_state_dict({**network().state_dict(), "0.bias": torch.full((4,), torch.inf)}),
         })
 
     def test_a_callers_modes_do_not_change_what_is_learned(self):

@@ -88,10 +88,19 @@ def is_pair(item: Any) -> bool:
     return True
 
 
+def each(items: Iterable[Any], what: str) -> Iterator[Any]:
+    """An iterator of the user's frames or targets."""
+    try:
+        return iter(items)
+    except TypeError:
+        raise Error(f"{what}: an iterable, such as a list, is due, not {items!r}") from None
+
+
 def pairs(frames: Iterable[Any], targets: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
     """Each frame and its target."""
     none = object()
-    for number, pair in enumerate(itertools.zip_longest(frames, targets, fillvalue=none)):
+    both = itertools.zip_longest(each(frames, "frames"), each(targets, "targets"), fillvalue=none)
+    for number, pair in enumerate(both):
         if pair[0] is none or pair[1] is none:
             fewer, more = ("frames", "targets") if pair[0] is none else ("targets", "frames")
             raise Error(f"fit: there are {number} {fewer} and more {more}; it needs as many of each")
@@ -148,6 +157,8 @@ def target(value: Any, number: int, shape: tuple[int, int, int], names: list[Any
         tensor = _picture(value, what)
     if _sides(tensor.shape) != _sides(shape):
         raise Error(f"{what}: has the shape {list(tensor.shape)}; the network gives {list(shape)}")
+    if not tensor.isfinite().all():
+        raise Error(f"{what}: holds numbers that are not finite; a frame without a target has the target None")
     return tensor.to(torch.float32).contiguous()
 
 

@@ -118,7 +118,13 @@ class Stream:
             raise Error(f"frame {number}: has the shape {list(tensor.shape)}, those before {list(self._shape)}")
         told = _frames.target(target, number, self._goal, self._features, self._classes) if self.pairs else None
         if time is not None:
-            self._times.append((number, float(time)))
+            try:
+                time = float(time)
+            except (TypeError, ValueError):
+                raise Error(f"frame {number}: time is {time!r}; it must be in seconds") from None
+            if not math.isfinite(time):
+                raise Error(f"frame {number}: time is {time}")
+            self._times.append((number, time))
         self._count += 1
         return self.run.give(tensor.data_ptr(), 0 if told is None else told.data_ptr(), time or 0.0,
                              segment)

@@ -199,7 +199,8 @@ class Trainer:
     def _learn(self, frames: Iterable[Any] | None, ahead: int | None = None, own: bool = False) -> Iterator[Result]:
         self._require_idle()
         self._live = False
-        items = self._source_frames() if frames is None else ((self._seen(item), None, 0, (0, 0)) for item in frames)
+        items = self._source_frames() if frames is None else (
+            (self._seen(item), None, 0, (0, 0)) for item in _frames.each(frames, "frames"))
         return self._results(items, ahead, own)
 
     def _seen(self, item: Any) -> Any:
@@ -214,6 +215,8 @@ class Trainer:
 
     def _source_frames(self) -> Iterator[Item]:
         """Frames of the config's source, for labels with their classes."""
+        if self._module is not None and not {"source.uri", "source.uris"} & dict(self._settings).keys():
+            raise Error("frames are due, or a source: Trainer(net, source={\"uri\": \"clip.mp4\"})")
         source = _millrace.GivenFrames(self._config())
         self._fps, self._live = source.fps, source.live
         while (found := source.next(WAIT_MS)) is not None:
@@ -246,7 +249,7 @@ class Trainer:
     def predict(self, frames: Iterable[Any]) -> list[Any]:
         """predict_one() of each frame."""
         begun = self._mode == "one"
-        predictions = [self.predict_one(frame) for frame in frames]
+        predictions = [self.predict_one(frame) for frame in _frames.each(frames, "frames")]
         if not begun:
             self.close()
         return predictions
@@ -430,6 +433,9 @@ class Trainer:
         with self._giving:
             if self._mode == "run":
                 raise Error("weights cannot be set during a run")
+            for name, value in state.items():
+                if isinstance(value, torch.Tensor) and not value.isfinite().all():
+                    raise Error(f"\"{name}\" holds numbers that are not finite")
             self.close()
             if self._module is not None:
                 module = copy.deepcopy(self._module)
