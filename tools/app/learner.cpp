@@ -125,6 +125,7 @@ Learner::Learner(Request& request, Intake& intake, RankTeam* team,
       trainer(assembled),
       known(Likeness::from(nlohmann::json::parse(request.resumed.about["taught"], nullptr, false))),
       memory(make_memory(request, assembled, trainer, known)),
+      labels(request.live_labels),
       unfit(assembled.weights.empty() ? "" : unfit_state(assembled.weights, checkpoint())),
       feed(make_feed(request.config, intake, trainer)),
       overload(request.config, trainer, intake.live),
@@ -151,7 +152,13 @@ Learner::Learner(Request& request, Intake& intake, RankTeam* team,
   };
 }
 
+void Learner::forget(double seconds) {
+  for (int wrong; memory && labels && (wrong = labels->take_forgotten()) >= 0;)
+    memory->forget(wrong, seconds);
+}
+
 void Learner::recall(bool all) {
+  if (all) forget(0);  // asked for since the last frame
   if (memory && memory->solve(all))
     trainer.set_fixed(trainer.schedule().stages - 1, memory->head());
 }

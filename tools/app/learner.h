@@ -34,6 +34,9 @@ struct Learner {
   }
   /// The pipeline's source of samples: `feed`, or the feed that wraps it.
   engine::Feed& samples();
+  /// Forgets the classes that users asked to forget until `seconds` of the stream. On the thread
+  /// that shows predictions, or once it has ended.
+  void forget(double seconds);
   /// Passes the weights learned from labels to the last stage, if that is due, or if `all`,
   /// anything new. Call where Trainer::set_fixed() may be called.
   void recall(bool all);
@@ -43,9 +46,10 @@ struct Learner {
   const std::int64_t libraries_bytes;  ///< resident memory before there was a network
   engine::TrainerOptions assembled;    ///< without the weights
   engine::Trainer trainer;
-  const Likeness known;                 ///< classes that the weights knew at the start
-  std::unique_ptr<ClassMemory> memory;  ///< null: replay.kind is not "ridge"
-  const std::string unfit;              ///< optimizer state that was not restored; "": none
+  const Likeness known;                          ///< classes that the weights knew at the start
+  std::unique_ptr<ClassMemory> memory;           ///< null: replay.kind is not "ridge"
+  const std::shared_ptr<io::LiveLabels> labels;  ///< from users during the run, or null
+  const std::string unfit;  ///< optimizer state that was not restored; "": none
   std::shared_ptr<const io::StreamHealth> targets;  ///< of task.stream; null: none
   std::unique_ptr<FrameFeed> feed;
   std::unique_ptr<ReplayFeed> replay;

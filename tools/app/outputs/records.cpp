@@ -75,10 +75,9 @@ Records::Records(Request& request, const Intake& intake, Learner& learner)
                    .seconds = log.seconds_of(sample.info)});
   });
   if (ClassMemory* const memory = learner.memory.get()) {
-    observers.add([this, memory, labels = request.live_labels](engine::Sample& sample, float) {
+    observers.add([this, memory, &learner](engine::Sample& sample, float) {
       const double seconds = log.seconds_of(sample.info);
-      for (int wrong; labels && (wrong = labels->take_forgotten()) >= 0;)
-        memory->forget(wrong, seconds);
+      learner.forget(seconds);
       const int label = sample.info.has_target ? largest(sample.shown_target()) : -1;
       memory->see(sample.shown_context(), label, answers->now().label, seconds);
     });

@@ -1,6 +1,7 @@
 #include "tools/app/outputs/report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -15,7 +16,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 std::string text(double value, const char* pattern = "%.3g") {
-  return engine::format(pattern, value);
+  const double size = std::abs(value);
+  return engine::format(size >= 999.5 && size < 1e6 ? "%.0f" : pattern, value);  // not 1.03e+03
 }
 
 std::string text(const Json& value, const char* pattern = "%.3g") {
