@@ -145,6 +145,8 @@ TEST(ClassMemory, ForgetsAClassWithItsFramesThatAreStillUnderWay) {
   for (int label = 0; label < 3; ++label) EXPECT_EQ(teaching.answer(label), label);
   for (int label = 0; label < 3; ++label) forget(label);
   EXPECT_EQ(teaching.memory.told().counts, (Counts{0, 0, 0}));
+  for (int label = 0; label < 3; ++label)
+    EXPECT_EQ(teach(label, label, 2).counts, (Counts{0, 0, 0}));
   EXPECT_FALSE(teaching.memory.told().likeness->any());
 }
 

@@ -137,6 +137,7 @@ ClassMemory::ClassMemory(std::shared_ptr<const stages::Network> network,
       counts_(known_features_.size()),
       seen_(counts_.size()),
       random_(options.seed),
+      unlabelled_until_(counts_.size(), -std::numeric_limits<double>::infinity()),
       likeness_(options.known) {
   kept_.reserve(std::size_t(options.places));
   for (std::size_t label = 0; label < counts_.size(); ++label) {
@@ -152,7 +153,7 @@ ClassMemory::ClassMemory(std::shared_ptr<const stages::Network> network,
 
 void ClassMemory::see(std::span<const float> input, int label, int answer, double seconds) {
   if (judging_ > 0) --judging_;
-  if (label == forgotten_ && seconds < under_way_until_) label = -1;
+  if (label >= 0 && seconds < unlabelled_until_[std::size_t(label)]) label = -1;
   if (label != label_) {
     if (label_ >= 0) forget_late(seconds);
     label_ = label;
@@ -182,8 +183,7 @@ void ClassMemory::see(std::span<const float> input, int label, int answer, doubl
 }
 
 void ClassMemory::forget(int label, double seconds) {
-  forgotten_ = label;
-  under_way_until_ = seconds + kUnderWay;
+  unlabelled_until_[std::size_t(label)] = seconds + kUnderWay;
   forget_after(label, -std::numeric_limits<double>::infinity());
   seen_[std::size_t(label)] = 0;
   known_features_[std::size_t(label)].reset();

@@ -130,8 +130,7 @@ class ClassMemory {
   at::Tensor group_picture_;  ///< thumbnail of its labelled frame
   /// Seconds of the group's labelled frame, and of its latest one.
   double group_began_ = -std::numeric_limits<double>::infinity(), latest_ = 0;
-  int forgotten_ = -1;  ///< the latest class to be forgotten
-  double under_way_until_ = 0;
+  std::vector<double> unlabelled_until_;  ///< [class]: seconds at which its labels count again
   std::int64_t judging_ = 0;  ///< frames until the first ones of a returning class are learned from
   std::int64_t changes_ = 0;
   bool told_ = true;  ///< the caller has been notified of head_

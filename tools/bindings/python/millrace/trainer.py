@@ -433,9 +433,6 @@ class Trainer:
         with self._giving:
             if self._mode == "run":
                 raise Error("weights cannot be set during a run")
-            for name, value in state.items():
-                if isinstance(value, torch.Tensor) and not value.isfinite().all():
-                    raise Error(f"\"{name}\" holds numbers that are not finite")
             self.close()
             if self._module is not None:
                 module = copy.deepcopy(self._module)
@@ -443,9 +440,12 @@ class Trainer:
                     module.load_state_dict(state)
                 except RuntimeError as error:  # by then it has loaded what fits
                     raise Error(" ".join(str(error).split())) from error
+                _require_finite(module.state_dict())
                 self._module = module
             elif self._run is None:
                 raise Error("a config's network has weights once it has seen a frame; before that, name model.weights")
+            else:
+                _require_finite(state)
             if self._run is None:
                 return
             known = self._module.state_dict() if self._module is not None else None
@@ -474,6 +474,12 @@ def watch(source: str | os.PathLike[str], /, **keys: Any) -> Iterator[Result]:
     `for frame, prediction, novelty in millrace.watch("clip.mp4")`. Keyword arguments are config keys, as
     Trainer takes them. Shows progress if tqdm is there."""
     return progress(Trainer({"source": {"uri": os.fspath(source)}}, **keys).run())
+
+
+def _require_finite(state: Mapping[str, torch.Tensor]) -> None:
+    for name, value in state.items():
+        if not value.isfinite().all():
+            raise Error(f"\"{name}\" holds numbers that are not finite")
 
 
 def _halt(stream: Stream, inbox: Inbox | None) -> None:
