@@ -174,6 +174,56 @@ Json capture_error(const engine::TrainerNow& now) {
   return now.recording.error.empty() ? Json() : Json(now.recording.error);
 }
 
+/// Bytes of each kind, by stage.
+Json memory_json(const engine::Trainer& trainer) {
+  Json memory;
+  for (const auto& [stage, recorded, left] : trainer.facts())
+    append(memory, {{"weights", stage.weights},
+                    {"stashes", stage.stashes},
+                    {"optimizer", stage.optimizer},
+                    {"gradients", stage.gradients},
+                    {"activations_peak", stage.activations},
+                    {"cuts", stage.cuts},
+                    {"scratch", stage.scratch},
+                    {"samples", stage.samples},
+                    {"total", stage.total()}});
+  return memory;
+}
+
+/// {"dead": [3, 0], "units": [32, 64]}, by stage: channels followed by a ReLU.
+Json dead_units_json(const engine::TrainerNow& now) {
+  Json all;
+  for (const auto& [dead, units] : now.dead_units) append(all, {{"dead", dead}, {"units", units}});
+  return all;
+}
+
+/// `idle`: no worker is running, so the stages' steps may be read.
+Json trainer_report(const engine::Trainer& trainer, const engine::TrainerNow& now,
+                    const engine::Reading& r, const engine::FrameCounts& frames, bool idle) {
+  Json devices = Json::array(), steps = Json::array();
+  for (const engine::Device& device : trainer.devices()) devices.push_back(device.name());
+  if (idle)
+    for (const auto& [stage, recorded, left] : trainer.facts())
+      steps.push_back({{"capture", recorded ? "graph" : "eager"}, {"left_to_libtorch", left}});
+  return {{"schedule", trainer.schedule().name},
+          {"stages", trainer.schedule().stages},
+          {"devices", devices},
+          {"cut", now.cut},
+          {"threads", trainer.options().threads},
+          {"frames", frames_json(frames)},
+          {"updates", r.updates},
+          {"timing_ms", timing_json(r)},
+          {"latency_ms", latency_json(r)},
+          {"gradient_age", r.gradient_age},
+          {"gradient_age_spread", r.gradient_age_spread},
+          {"correction", trainer.options().correction.kind},
+          {"optimizer", optimizer_json(trainer.options().optimizer, now.rate.lr)},
+          {"guard", guard_json(trainer, now, r)},
+          {"capture", now.recording.on ? "graph" : "eager"},
+          {"capture_error", capture_error(now)},
+          {"steps", steps}};
+}
+
 Json by_reason(const Novelty& novelty) {
   Json counts = Json::object();
   for (std::size_t i = 0; i < kReasons; ++i) counts[kReasonNames[i]] = novelty.events_of(Reason(i));
@@ -195,6 +245,17 @@ Json live_novelty(const Novelty& novelty) {
                {"threshold", novelty.threshold()}, {"in_event", novelty.in_event()}};
   if (const auto latest = novelty.latest(); !latest.empty())
     json["last"] = event_json(latest.back());
+  return json;
+}
+
+Json novelty_report(const Novelty& novelty) {
+  Json latest = Json::array();
+  for (const NoveltyEvent& event : novelty.latest()) latest.push_back(event_json(event));
+  Json json = {{"marked", novelty.marked()},
+               {"events", novelty.events()},
+               {"by_reason", by_reason(novelty)},
+               {"latest", latest}};
+  if (!latest.empty()) json["frame"] = latest.back()["frame"];
   return json;
 }
 
@@ -301,50 +362,15 @@ Json make_report(const Request& request, const Progress& progress, const RankTea
   const engine::FrameCounts frames = idle ? progress.frames : learner.frames(intake);
   const RunLog& log = records.log;
   const engine::TrainerNow now = trainer.now();
-  Json devices = Json::array(), steps = Json::array(), memory, dead_units;
-  for (const engine::Device& device : trainer.devices()) devices.push_back(device.name());
-  for (const auto& [dead, units] : now.dead_units)
-    append(dead_units, {{"dead", dead}, {"units", units}});
-  if (idle) {  // then no worker changes the steps
-    for (const auto& [stage, recorded, left] : trainer.facts()) {
-      steps.push_back({{"capture", recorded ? "graph" : "eager"}, {"left_to_libtorch", left}});
-      append(memory, {{"weights", stage.weights},
-                      {"stashes", stage.stashes},
-                      {"optimizer", stage.optimizer},
-                      {"gradients", stage.gradients},
-                      {"activations_peak", stage.activations},
-                      {"cuts", stage.cuts},
-                      {"scratch", stage.scratch},
-                      {"samples", stage.samples},
-                      {"total", stage.total()}});
-    }
-  }
-  Json report = {{"schedule", trainer.schedule().name},
-                 {"stages", trainer.schedule().stages},
-                 {"devices", devices},
-                 {"cut", now.cut},
-                 {"threads", trainer.options().threads},
-                 {"frames", frames_json(frames)},
-                 {"updates", r.updates},
-                 {"timing_ms", timing_json(r)},
-                 {"latency_ms", latency_json(r)},
-                 {"gradient_age", r.gradient_age},
-                 {"gradient_age_spread", r.gradient_age_spread},
-                 {"correction", trainer.options().correction.kind},
-                 {"optimizer", optimizer_json(trainer.options().optimizer, now.rate.lr)},
-                 {"guard", guard_json(trainer, now, r)},
-                 {"capture", now.recording.on ? "graph" : "eager"},
-                 {"capture_error", capture_error(now)},
-                 {"steps", steps},
-                 {"task",
-                  {{"kind", config.task.kind},
-                   {"loss", config.task.loss.text()},
-                   {"without_target", frames.without_target}}},
-                 {"realtime", real_time_json(r, learner.real_time.verdict(r))},
-                 {"dead_units", dead_units}};
+  Json report = trainer_report(trainer, now, r, frames, idle);
+  report["task"] = {{"kind", config.task.kind},
+                    {"loss", config.task.loss.text()},
+                    {"without_target", frames.without_target}};
+  report["realtime"] = real_time_json(r, learner.real_time.verdict(r));
   report["realtime"]["F_estimated"] = learner.rate_watch.estimated();
+  report["dead_units"] = dead_units_json(now);
   report.update(learned_report(log));
-  if (idle) report["memory_bytes"] = memory;
+  if (idle) report["memory_bytes"] = memory_json(trainer);
   report["process"] = {{"resident_bytes", resident_bytes("VmRSS")},
                        {"peak_bytes", resident_bytes("VmHWM")},
                        {"libraries_bytes", learner.libraries_bytes}};
@@ -354,14 +380,7 @@ Json make_report(const Request& request, const Progress& progress, const RankTea
   report["overload"]["predicted_only"] = frames.predicted_only;
   report["run"] = about_run(request, progress, learner, frames.trained,
                             idle ? progress.ended : engine::Clock::now());
-  const Novelty& novelty = records.novelty;
-  Json latest = Json::array();
-  for (const NoveltyEvent& event : novelty.latest()) latest.push_back(event_json(event));
-  report["novelty"] = {{"marked", novelty.marked()},
-                       {"events", novelty.events()},
-                       {"by_reason", by_reason(novelty)},
-                       {"latest", latest}};
-  if (!latest.empty()) report["novelty"]["frame"] = latest.back()["frame"];
+  report["novelty"] = novelty_report(records.novelty);
   if (!config.weights.learn) report["updates"] = std::vector<int>(r.updates.size(), 0);
   if (team) {
     report["ranks"] = team->report(trainer, r);
