@@ -127,6 +127,23 @@ bool elu_backward(Lowering& lower, const Call& call) {
       .lower(lower, call);
 }
 
+/// Its kernels take operands of any strides, and numbers from the host.
+bool lower_map_on_gpu(Lowering& lower, const kernels::Map& map, std::vector<at::Tensor> operands,
+                      const at::Tensor& made) {
+  for (const at::Tensor& operand : operands) {
+    if (operand.is_cpu() && operand.dim() == 0) continue;
+    if (!is_copyable(operand) || operand.device() != made.device() ||
+        !at::is_expandable_to(operand.sizes(), made.sizes()))
+      return false;
+  }
+  const at::Tensor to = is_picture(made) ? lower.image_for(made) : made;
+  for (at::Tensor& operand : operands) {
+    if (is_picture(operand) && lower.has_image(operand)) operand = lower.read(operand);
+  }
+  lower.add(operation_of(map), std::move(operands), {to});
+  return lower.written(made, to);
+}
+
 Rules functions() {
   Rules rules = {
       {"aten::add", sum(Function::add, 1)},
@@ -184,12 +201,10 @@ Operation operation_of(const kernels::Map& map) {
 bool lower_map(Lowering& lower, const kernels::Map& map, std::vector<at::Tensor> operands,
                const at::Tensor& made) {
   if (!is_dense(made) || made.numel() == 0 || made.dim() > kernels::kMostDimensions) return false;
-  // A GPU's kernels take operands of any strides, and numbers from the host.
-  const bool gpu = lower.on_gpu();
+  if (lower.on_gpu()) return lower_map_on_gpu(lower, map, std::move(operands), made);
   std::vector<at::Tensor> wide, narrow;  // of `made`'s size, and smaller
   for (at::Tensor& operand : operands) {
-    if (gpu && operand.is_cpu() && operand.dim() == 0) continue;
-    if (!gpu) operand = as_float(lower, operand);
+    operand = as_float(lower, operand);
     if (!is_copyable(operand) || operand.device() != made.device() ||
         !at::is_expandable_to(operand.sizes(), made.sizes()))
       return false;
@@ -198,19 +213,16 @@ bool lower_map(Lowering& lower, const kernels::Map& map, std::vector<at::Tensor>
   const auto lies_well = [&](const at::Tensor& operand) {
     return lie_alike(operand, made) && !lower.has_image(operand);
   };
-  const bool as_it_lies = !gpu && std::all_of(wide.begin(), wide.end(), lies_well) &&
-                          (!wide.empty() || !is_picture(made));
+  const bool as_it_lies =
+      std::all_of(wide.begin(), wide.end(), lies_well) && (!wide.empty() || !is_picture(made));
   const at::Tensor to = as_it_lies || !is_picture(made) ? made : lower.image_for(made);
-  if (!gpu && !narrow.empty()) {
+  if (!narrow.empty()) {
     const kernels::MapArguments m = laid_out(to, narrow);
     if (m.left.strides[m.dimensions - 1] > 1 || m.right.strides[m.dimensions - 1] > 1) return false;
   }
   for (at::Tensor& operand : operands) {
-    if (gpu) {
-      if (is_picture(operand) && lower.has_image(operand)) operand = lower.read(operand);
-    } else if (operand.sizes() != made.sizes() || lie_alike(operand, to)) {
-      continue;
-    } else if (is_picture(made)) {
+    if (operand.sizes() != made.sizes() || lie_alike(operand, to)) continue;
+    if (is_picture(made)) {
       operand = lower.read(operand);
     } else {
       const at::Tensor alike = lower.own(made);
