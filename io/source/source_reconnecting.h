@@ -1,7 +1,5 @@
 #pragma once
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <functional>
@@ -13,10 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "io/network/dial.h"
 #include "io/source/source.h"
 #include "io/source/timeline.h"
-#include "io/source/uri.h"
 
 namespace millrace::io {
 
@@ -51,51 +47,9 @@ class Backoff {
 /// A server that listens counts as reachable even if frozen. Thread-bound.
 using OriginProbe = std::function<std::optional<bool>()>;
 
-/// Tries a server's addresses in turn.
-class PortProbe {
- public:
-  explicit PortProbe(std::vector<Address> addresses) : addresses_(std::move(addresses)) {}
-
-  std::optional<bool> poll() {
-    const Clock::time_point now = Clock::now();
-    if (!dial_) {
-      if (now < asked_ + kInterval) return std::nullopt;
-      asked_ = now;
-      dial_.emplace(addresses_[next_]);
-    }
-    const std::optional<int> result = dial_->result();
-    if (!result && now <= asked_ + kNoAnswer) return std::nullopt;
-    dial_.reset();
-    next_ = result == 0 ? 0 : (next_ + 1) % addresses_.size();
-    if (result == 0 || next_ == 0) return result == 0;
-    return std::nullopt;
-  }
-
- private:
-  static constexpr std::chrono::milliseconds kInterval{250};
-  // A host this silent is off, or a cable is out.
-  static constexpr std::chrono::milliseconds kNoAnswer{1000};
-
-  const std::vector<Address> addresses_;
-  std::size_t next_ = 0;      // address to ask
-  std::optional<Dial> dial_;  // while awaiting an answer
-  Clock::time_point asked_;
-};
-
 /// rtsp, http: whether the server's port is open, asked at most four times a second; v4l2: whether
 /// the device exists. Null for other schemes, or without an address. Asks the name service.
-inline OriginProbe make_origin_probe(const std::string& uri) {
-  const Uri parts = split_uri(uri);
-  if (parts.scheme == "v4l2")
-    return [device = file_path(parts)] { return ::access(device.c_str(), R_OK) == 0; };
-  const SourceKind* const kind = source_kind(uri);
-  const std::string usual = kind ? kind->port : "";
-  if (usual.empty()) return nullptr;
-  const Authority at = authority(parts);
-  std::vector<Address> addresses = addresses_of(at.host, at.port.empty() ? usual : at.port);
-  if (addresses.empty()) return nullptr;
-  return [probe = std::make_shared<PortProbe>(std::move(addresses))] { return probe->poll(); };
-}
+OriginProbe make_origin_probe(const std::string& uri);
 
 /// Joins the frames of successive connections with strictly growing stamps. While the stream is
 /// away, read() returns `timeout` and takes little longer than that. Attempts follow a Backoff,
