@@ -41,7 +41,7 @@ class RecordedCalls {
   bool capturing = false;  ///< in the capture pass, which records new calls and makes none
 
   /// Makes a call, or notes it for the next launch. In the capture pass, records `body` if `key` is
-  /// new, as the rest of `node`. Throws std::logic_error for a key not recorded there.
+  /// new, with the events of `node`. Throws std::logic_error for a key not recorded there.
   template <class Body>
   void call(const Key& key, const Body& body, const GraphNode& node = {}) {
     if (!backend_.records()) return run(body);

@@ -204,6 +204,7 @@ void StageStep::update() {
   // Recording warms up by running the update: with a gradient that it rejects.
   if (calls_.capturing)
     calls_.run([this] { stage_.fill_gradients(std::numeric_limits<float>::quiet_NaN()); });
+  // Its memory pool is the one after the slots'.
   calls_.call({Kind::update, slots(), change.to, change.count},
               [this, change] { stage_.update(change, rate_on_device_, skipped_on_device_); });
   update_called_ = true;

@@ -141,8 +141,8 @@ class StageStep final : public Step {
   stages::Activations& for_backward(std::size_t kept) {
     return stage_.supervised() ? kept_[kept].recomputed : kept_[kept].forward;
   }
-  /// Measures the first call alone, since later ones allocate the same bytes; but a
-  /// backward_input() with the forward whose memory it frees, whichever that is.
+  /// Runs `work` and measures what it retains, only the first time, since later calls retain as
+  /// much. But until a backward_input(), which frees memory of a forward, each forward is measured.
   template <class Work>
   void measure(std::optional<std::int64_t>& bytes, const Work& work);
   void keeps(std::size_t kept, std::int64_t bytes);  ///< updates the peak

@@ -32,6 +32,7 @@ struct CorrectionKind {
   /// Changes the mean `gradient` before the optimizer uses it. Null: unchanged.
   void (*correct)(const CorrectionNumbers& n, const Memory& memory, at::Tensor& gradient,
                   const at::Tensor& weights) = nullptr;
+  /// Changes the memory after an update of weights `before` to `after`. Null: nothing to do.
   void (*updated)(const CorrectionNumbers& n, const Memory& memory, const at::Tensor& before,
                   const at::Tensor& after) = nullptr;
 };

@@ -73,7 +73,7 @@ struct Rule {
   bool on_gpu = true;  ///< a GPU has the kernels, too
 };
 using Rules = std::map<std::string, Rule>;  ///< by the operator's name
-/// The rules, and the same for the operators of that name with _backward behind.
+/// `rules`, each also for the operator's gradient, whose name ends in _backward.
 inline Rules with_gradients(Rules rules) {
   Rules gradients;
   for (const auto& [name, rule] : rules) gradients.emplace(name + "_backward", rule);

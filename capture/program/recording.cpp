@@ -35,7 +35,7 @@ c10::IValue bare(const c10::IValue& value) {
   return list;
 }
 
-// What suffices for a recording instead of an operator's results; empty: the operator must run.
+// Stand-ins for an operator's results, enough to record by; empty: the operator must run.
 
 using Arguments = at::ArrayRef<c10::IValue>;
 using MadeUp = std::vector<at::Tensor>;
@@ -79,7 +79,7 @@ MadeUp group_normed_back(Arguments a) {
 
 /// check_and_update(weights, to, ...) with a rejected gradient: a pass over all weights is slow.
 MadeUp updated(Arguments a) {
-  const at::Tensor &from = a[0].toTensor(), to = a[1].toTensor();
+  const at::Tensor &from = a[0].toTensor(), &to = a[1].toTensor();
   if (to.const_data_ptr() != from.const_data_ptr()) to.copy_(from);
   return {at::zeros({}, from.options().dtype(at::kBool))};
 }

@@ -63,7 +63,7 @@ class Values {
   void link(std::span<const Node> nodes);
   void link(std::size_t index, const Node& node);
   void unlink(std::size_t index, const Node& node);
-  /// Whether a node in [begin, end) uses any of the tensor's bytes, or writes any.
+  /// Whether a node in [begin, end) reads or writes any of the tensor's bytes.
   bool used(const at::Tensor& tensor, std::size_t begin, std::size_t end,
             bool only_written = false) const;
   bool written(const at::Tensor& tensor, std::size_t begin, std::size_t end) const {

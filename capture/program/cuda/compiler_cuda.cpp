@@ -30,7 +30,7 @@ class Nvrtc {
     static const Nvrtc loaded;
     return loaded;
   }
-  const std::string& missing() const { return missing_; }  ///< empty: nothing
+  const std::string& missing() const { return missing_; }  ///< that can't be loaded; empty: none is
 
 #define FUNCTION(name) decltype(::nvrtc##name)* name = find<decltype(::nvrtc##name)>("nvrtc" #name)
  private:

@@ -440,7 +440,7 @@ std::unique_ptr<Kernel> make_bf16(const Convolution& convolution) {
   return std::make_unique<Bf16Correlation>(convolution);
 }
 
-#else
+#else  // no tiles, and so no kernels
 
 namespace millrace::kernels {
 

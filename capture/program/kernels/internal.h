@@ -101,7 +101,7 @@ struct Depthwise {
   Convolution convolution;
   std::vector<DepthwiseSide> rows, columns;
   int row_taps = 0;                   ///< of the kernel
-  std::vector<std::uint32_t> places;  ///< of taps: for to_lanes and from_lanes
+  std::vector<std::uint32_t> places;  ///< [tap]: its offset in packed weights
 };
 
 /// Elements of an update summed together, so that sums don't depend on the team.
@@ -113,7 +113,7 @@ inline std::int64_t oldest(const stages::CorrectionNumbers& n, const stages::Cor
 
 // ---- Compiled for each instruction set.
 
-/// Defines a kernel that a team shares: the function of its name in the machine's namespace.
+/// Defines name(arguments, share), which calls what is compiled for this machine's instructions.
 #define TEAM_KERNEL(name, Arguments)               \
   HWY_EXPORT(name);                                \
   void name(const Arguments& given, Share share) { \
@@ -134,7 +134,7 @@ struct Finish {
   const float* mask = nullptr;  ///< or null; laid out like `to`
   float* to = nullptr;
 };
-/// Of a convolution's results from `at` floats on, which begin with a pixel's channel `channel`.
+/// For results of a convolution that begin at offset `at`, with channel `channel` of some pixel.
 inline Finish finish_at(const Convolution& c, const Operands& operands, std::ptrdiff_t at,
                         std::size_t channel) {
   return {.bias = operands.bias ? operands.bias + channel : nullptr,

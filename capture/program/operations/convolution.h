@@ -21,7 +21,7 @@ std::unique_ptr<Prepared> gpu_convolution(const Node& node);
 /// "forward 16x64x64 -> 16x64x64 k5 s1 relu".
 std::string describe(const kernels::Convolution& convolution);
 
-/// Null for other operations.
+/// A Convolve*, const for a const node; null for other operations.
 inline auto* as_convolution(auto& node) {
   return std::any_cast<Convolve>(&node.operation.attributes);
 }

@@ -46,10 +46,10 @@ bool only_gradients_read(const Lowering& lower, const at::Tensor& indices) {
 // kernel, ...); adaptive_max_pool2d(x, size), and _backward(gradient, x, indices)
 bool max_pool(Lowering& lower, const Call& call) {
   const bool gradient = call.name().ends_with("_backward");
-  const at::Tensor &x = tensor(call, gradient), &made = result(call),
+  const at::Tensor &x = tensor(call, gradient ? 1 : 0), &made = result(call),
                    &y = gradient ? tensor(call, 0) : made;
   if (!are_pictures(x, y, made)) return false;
-  const std::size_t first = 1 + gradient;
+  const std::size_t first = gradient ? 2 : 1;  // the kernel's
   const auto window =
       call.name().starts_with("aten::adaptive")
           ? tiles(layout_of(x), layout_of(y))

@@ -54,7 +54,8 @@ Operation error_of(const at::Tensor& prediction, bool gradient) {
 // mse_loss(prediction, target, reduction), mse_loss_backward(scale, prediction, target, reduction)
 bool squared_error(Lowering& lower, const Call& call) {
   const bool gradient = call.name().ends_with("_backward");
-  const at::Tensor &prediction = tensor(call, gradient), &target = tensor(call, 1 + gradient),
+  const std::size_t first = gradient ? 1 : 0;
+  const at::Tensor &prediction = tensor(call, first), &target = tensor(call, first + 1),
                    &made = result(call);
   if (!are_pictures(prediction, target) || prediction.sizes() != target.sizes() ||
       call.arguments.back().toInt() != at::Reduction::Mean)

@@ -30,7 +30,8 @@ kernels::UpdateArguments bind_update(const Node& node, const UpdateOf& of) {
       .finite = static_cast<bool*>(node.writes[0].data_ptr()),
       .skipped = floats(node.writes[1]),
       .count = (long long)(of.count)};
-  // The optimizer's state in OptimizerInfo's order, then the memory in correction.cpp's.
+  // Points at the next tensors: the optimizer's state in OptimizerInfo's order, then the
+  // correction's memory in correction.cpp's.
   auto next = [at = node.writes.begin() + 3](auto*&... pointers) mutable {
     ((pointers = static_cast<std::remove_reference_t<decltype(pointers)>>((at++)->data_ptr())),
      ...);
