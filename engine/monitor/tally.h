@@ -67,7 +67,7 @@ class Fates {
   Fates(Tally& tally, std::int64_t latest) : tally_(tally), latest_(std::size_t(latest)) {}
 
   void admit(std::int64_t sample, bool replayed) { entry(sample).replayed = replayed; }
-  /// `fate`: if replayed, as of a new sample.
+  /// `fate`: of a new sample; for a replayed one it becomes replayed or replay_skipped.
   void set(std::int64_t sample, Fate fate) {
     Entry& mine = entry(sample);
     mine.sample = sample;

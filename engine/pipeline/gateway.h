@@ -13,7 +13,7 @@ namespace millrace::engine {
 /// A worker's wait.
 struct Wait {
   Clock::time_point since;  ///< when it began
-  Clock::time_point due;    ///< when it may end, by earlier ones
+  Clock::time_point due;    ///< the earliest end to expect, by earlier waits at the same action
 };
 
 /// Connects workers to the feed, the observer and other processes. Workers do not know where these

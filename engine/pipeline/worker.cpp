@@ -235,7 +235,7 @@ class Worker {
       options_.after_sample(action.stage, shared_.pipeline.before + action.sample);
     return true;
   }
-  /// Waits for all that the action needs, and takes it.
+  /// Waits for what the action needs, takes it and counts a forward. False if a wait was given up.
   bool await_all(const Lowered& next) {
     const Action& action = next.action;
     WorkerStage& mine = stage(action);
@@ -263,7 +263,7 @@ class Worker {
     }
     return true;
   }
-  /// Decides whether to do the action's work: every sample is predicted.
+  /// The action's work is left out unless this is `trained`. Forwards always run, to predict.
   Fate fate_for(const Action& action) {
     if (action.op == Op::forward) return Fate::trained;
     return action.op == Op::recompute ? info(action.sample).fate

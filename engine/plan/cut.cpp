@@ -12,7 +12,7 @@ namespace {
 constexpr double kExact = 1e-12;  ///< relative: smaller differences are rounding
 constexpr double kNear = 1e-3;    ///< relative: few cuts lie between bounds this close
 
-/// Stages of each width that is allowed, narrowest first, of no modules yet.
+/// A stage without modules for each width that is allowed, narrowest first.
 std::vector<Stage> widths_of(const CostModel& model, const Freedom& freedom) {
   std::vector<Stage> widths;
   if (freedom.together) {

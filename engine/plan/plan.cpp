@@ -95,8 +95,8 @@ std::vector<std::int64_t> ages_of(const CostModel& model, const Cut& cut) {
   return ages;
 }
 
-/// By stage; by worker where workers have several chunks: the most whose activations they hold at a
-/// time, and the most bytes. With recompute a chunk first holds only its input.
+/// By stage. Interleaved: by worker, with the most chunks whose activations it holds at a time
+/// (`samples`) and the most bytes (`stash`). With recompute a chunk at first holds its input only.
 std::vector<StageMemory> memory_of(const CostModel& model, const Cut& cut) {
   std::vector<StageMemory> list;
   for (const Stage& stage : cut.stages) list.push_back(model.memory(stage, int(cut.stages.size())));

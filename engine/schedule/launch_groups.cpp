@@ -9,7 +9,7 @@ namespace millrace::engine {
 LaunchGroups::LaunchGroups(const Schedule& schedule) {
   for (const Program& program : schedule.workers) {
     prologues.push_back(std::int64_t(program.prologue.size()));
-    periods.emplace_back(program.period.size(), true);
+    group_ends.emplace_back(program.period.size(), true);
   }
 }
 
@@ -51,7 +51,7 @@ GroupWalk walk_groups(const Schedule& schedule, const LaunchGroups& groups, std:
 
 LaunchGroups longest_launch_groups(const Schedule& schedule) {
   LaunchGroups groups(schedule);
-  for (std::vector<char>& ends : groups.periods) {
+  for (std::vector<char>& ends : groups.group_ends) {
     ends.assign(ends.size(), false);
     ends.back() = true;
   }
@@ -62,7 +62,7 @@ LaunchGroups longest_launch_groups(const Schedule& schedule) {
     if (walk.stuck.empty()) throw std::logic_error("schedule " + schedule.name + " deadlocks");
     for (const auto& [worker, at] : walk.stuck) {
       // Others may wait for actions of this open group: end it before the blocked action.
-      std::vector<char>& ends = groups.periods[std::size_t(worker)];
+      std::vector<char>& ends = groups.group_ends[std::size_t(worker)];
       const std::int64_t before = at - 1 - groups.prologues[std::size_t(worker)];
       (before < 0 ? ends.back() : ends[std::size_t(before) % ends.size()]) = true;
     }

@@ -19,11 +19,11 @@ struct LaunchGroups {
   /// Each action of a prologue is a group.
   bool ends(int worker, std::int64_t action) const {
     const std::int64_t at = action - prologues[worker];
-    return at < 0 || periods[worker][std::size_t(at) % periods[worker].size()];
+    return at < 0 || group_ends[worker][std::size_t(at) % group_ends[worker].size()];
   }
 
-  std::vector<std::int64_t> prologues;     ///< [worker]: its length
-  std::vector<std::vector<char>> periods;  ///< [worker][index]: whether a group ends there
+  std::vector<std::int64_t> prologues;        ///< [worker]: its length
+  std::vector<std::vector<char>> group_ends;  ///< [worker][index in its period]
 };
 
 /// One period per group, split only where workers would otherwise wait for each other's group ends,

@@ -12,6 +12,7 @@
 
 namespace millrace::engine {
 
+/// A sample as a stage gets it.
 struct StageSample {
   stages::Tensors inputs;
   at::Tensor target{};  ///< undefined if the stage takes none

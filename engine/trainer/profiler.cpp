@@ -119,7 +119,8 @@ class Rig {
     return stage;
   }
 
-  /// Runs `part` for the first time, and records it if it `works`. Returns the bytes that it keeps.
+  /// Runs `part` for the first time and records it, unless it has nothing to do (`works` is false).
+  /// Returns the bytes that it retains.
   double prepare(Part part, const std::function<void()>& body, bool works = true) {
     bodies_[std::size_t(part)] = body;
     std::int64_t bytes = 0;

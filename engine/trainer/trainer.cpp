@@ -138,7 +138,7 @@ Trainer::Trainer(TrainerOptions options)
                options_.devices.size(), schedule_.replica_ids());
   devices_ = options_.devices;
   if (options_.exchange) check_ranks();
-  record_or_not([this] { build(); });
+  with_eager_fallback([this] { build(); });
 }
 
 Trainer::~Trainer() = default;
@@ -228,7 +228,7 @@ void Trainer::join(int stage, const capture::Backend* above, const capture::Back
   }
 }
 
-void Trainer::record_or_not(const std::function<void()>& work) {
+void Trainer::with_eager_fallback(const std::function<void()>& work) {
   try {
     capture::with_plain_errors(work);
   } catch (const std::runtime_error& error) {
@@ -246,7 +246,7 @@ void Trainer::record_or_not(const std::function<void()>& work) {
 
 void Trainer::prepare() {
   if (std::exchange(prepared_, true) || !recording_.on) return;
-  record_or_not([&] { capture_steps(schedule_, steps(), sets_.capacity); });
+  with_eager_fallback([&] { capture_steps(schedule_, steps(), sets_.capacity); });
 }
 
 std::vector<capture::Step*> Trainer::steps() const {
@@ -500,17 +500,17 @@ stages::StateDict Trainer::checkpoint() const {
 }
 
 stages::StateDict Trainer::checkpoint(int stage) const {
-  return capture::with_plain_errors([&] { return settled(stage).checkpoint(); });
+  return capture::with_plain_errors([&] { return idle_stage(stage).checkpoint(); });
 }
 
 void Trainer::set_fixed(int stage, const stages::StateDict& weights) {
   capture::with_plain_errors([&] {
-    settled(stage).set_fixed(weights);
+    idle_stage(stage).set_fixed(weights);
     step_of(stage)->synchronize();
   });
 }
 
-stages::Stage& Trainer::settled(int stage) const {
+stages::Stage& Trainer::idle_stage(int stage) const {
   capture::StageStep& step = *step_of(stage);
   step.launch();
   step.synchronize();

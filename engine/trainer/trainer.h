@@ -111,8 +111,8 @@ class Trainer {
 
  private:
   void build();  ///< stages and what lies between them
-  /// Runs `work`, which prepares steps. If it fails to record them, they run eagerly where allowed.
-  void record_or_not(const std::function<void()>& work);
+  /// Runs `work`, which builds or records steps. If it can't record, steps are eager where allowed.
+  void with_eager_fallback(const std::function<void()>& work);
   /// Sets how data crosses the cut after `stage`. Null: the neighbour is on another rank.
   void join(int stage, const capture::Backend* above, const capture::Backend* below);
   void recut(const std::vector<int>& cut, stages::StateDict weights, double backed_off);
@@ -121,8 +121,8 @@ class Trainer {
   bool here(int replica_id) const;
   /// A stage's first local replica; the others have the same weights. Null: there is none.
   capture::StageStep* step_of(int stage) const;
-  stages::Stage& settled(int stage) const;  ///< a local stage, once all earlier calls have ended
-  capture::StageStep* first_here() const;   ///< null only while the stages cannot be built
+  stages::Stage& idle_stage(int stage) const;  ///< a local stage, once all earlier calls have ended
+  capture::StageStep* first_here() const;      ///< null only while the stages cannot be built
   std::vector<capture::Step*> steps() const;
   StageFacts facts(int stage) const;
   DeadUnits dead_units(int stage) const;
