@@ -122,7 +122,6 @@ TEST(ClassMemory, ForgetsFramesBeforeAClickThatCameLate) {
   EXPECT_GE(brief.memory.told().counts[0], 10) << "at most half of what a label lasted";
 }
 
-/// Frames of class 1 arrive a second after a label of class 0, and must not count as class 0.
 TEST(ClassMemory, ForgetsAClassWithItsFramesThatAreStillUnderWay) {
   Teaching teaching(3);
   using Counts = std::vector<std::int64_t>;
@@ -150,6 +149,7 @@ TEST(ClassMemory, ForgetsAClassWithItsFramesThatAreStillUnderWay) {
   EXPECT_FALSE(teaching.memory.told().likeness->any());
 }
 
+/// Frames of class 1 arrive a second after a label of class 0, and must not count as class 0.
 TEST(ClassMemory, FramesThatFollowALabelCountUntilTheClassChanges) {
   struct Case {
     double following, noise;

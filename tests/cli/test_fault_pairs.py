@@ -103,7 +103,7 @@ class PairsFromOutside(CameraRun, KeepingTest):
             self.addCleanup(one.close)
             one.sendall(b"GET / HT")
 
-    # What happens; for some, after how many seconds what else does.
+    # Calls by name; a number is a pause in seconds between two of them.
     HAPPEN = {
         "stand still": (lambda self: self.process.send_signal(signal.SIGSTOP), 1.2,
                         lambda self: self.process.send_signal(signal.SIGCONT)),
@@ -149,5 +149,5 @@ class PairsFromOutside(CameraRun, KeepingTest):
 
     def try_to(self, happen):
         for step in self.HAPPEN[happen]:
-            with contextlib.suppress(OSError):  # the page has no place, as what else happens took the last descriptor
+            with contextlib.suppress(OSError):  # the page refuses, since the other fault took the last descriptor
                 step(self) if callable(step) else time.sleep(step)

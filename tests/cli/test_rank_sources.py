@@ -37,7 +37,7 @@ class Sources(RanksTest):
     @program.each(("partime", "graph", 1, 1), ("gpipe", "eager", 1, 1), ("2bw", "graph", 1, 1),
                   ("gpipe", "graph", 4, 2))
     def test_two_equal_sources_teach_each_kind_of_schedule_what_one_does(self, schedule, capture, count, tensor):
-        """With modules that are shared within each pipeline: 2 places x 2 parts x 2 copies."""
+        """The last also shares modules within each pipeline: 2 places x 2 parts x 2 copies."""
         folders, _ = self.sources(1, frames=24)
         tables = self.config(schedule=schedule, capture=capture)
         tables["source"]["uri"] = folders[0]

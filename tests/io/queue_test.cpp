@@ -13,7 +13,7 @@
 namespace millrace::io {
 namespace {
 
-using std::chrono::milliseconds, std::chrono::seconds;
+using std::chrono::milliseconds, std::chrono::nanoseconds, std::chrono::seconds;
 
 void push_number(FrameQueue& queue, int number) {
   queue.writable().width = number;
@@ -217,8 +217,6 @@ TEST(Planar, IsEachByteOver255InItsPlaneAndComesBackTheSame) {
     }
   }
 }
-
-using std::chrono::milliseconds, std::chrono::nanoseconds, std::chrono::seconds;
 
 struct Delivered {
   std::vector<Frame> frames;

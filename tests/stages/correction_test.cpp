@@ -1,5 +1,5 @@
 // Each correction against numbers worked out by hand (in double, from the formula of its doc
-// comment) on one weight, w = 1, with gradients 1, -0.5, 0.25, 0.5.
+// comment) on one weight, w = 1, with gradients 1, -0.5, 0.25, 0.5; and orthogonal gradients.
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
@@ -28,6 +28,7 @@ void updated(const Correction& c, const at::Tensor& before, const at::Tensor& af
   const CorrectionKind& kind = correction_kind(c.numbers().rule);
   if (kind.updated) kind.updated(c.numbers(), c.memory(), before, after);
 }
+
 /// `spoiled`: before each update a skipped one with a non-finite gradient.
 Trace train(const CorrectionSpec& spec, const Delay& delay, OptimizerSpec optimizer,
             bool spoiled = false) {
