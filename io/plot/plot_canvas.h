@@ -170,7 +170,7 @@ class Canvas {
     cairo_surface_flush(sheet_.get());
     const cv::Mat to(out.height, out.width, CV_8UC(out.channels), out.pixels.data());
     if (out.channels == 1)
-      cv::extractChannel(pixels_of(sheet_.get()), to, 2);  // of grey, as red as blue
+      cv::extractChannel(pixels_of(sheet_.get()), to, 2);  // red: in grey all three are equal
     else
       cv::cvtColor(pixels_of(sheet_.get()), to, cv::COLOR_BGRA2RGB);
   }

@@ -62,10 +62,10 @@ class LiveLabels {
   /// labels that frame alone; {"forget": "day"} takes back all that the class was taught. Returns
   /// "" or a one-line error.
   std::string hear(std::string_view text);
-  /// Labels are remembered, so that they can be forgotten. Those that aren't for one frame end
-  /// after `limit`: a scene changes, and nobody says so.
+  /// Allows "forget", since the run remembers labelled frames. Labels that aren't for one frame
+  /// then last for `limit`: a scene may change without notice.
   void remember(std::chrono::steady_clock::duration limit);
-  /// The next class to forget, once; -1: none.
+  /// Removes and returns a class that is to be forgotten; -1: none.
   int take_forgotten();
   /// "": none
   std::string now() const;

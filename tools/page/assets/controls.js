@@ -21,7 +21,7 @@ export function startControls() {
 }
 
 // One button per class: pressed, it labels the frames of the next seconds; pressed again, none.
-// While one is pressed, another takes back all labels of its class.
+// While one is pressed, the button below them takes back all labels of its class.
 function showLabels(names, label) {
   const buttons = find('labels');
   buttons.hidden = names.length === 0;
