@@ -168,7 +168,7 @@ class Bench(program.CliTest):
             self.assert_positive(arm, *(hops if "hop" in arm["arm"] else samples))
 
     def test_tables(self):
-        """With graphs in the form and the places of PipeDream's repository; their figures are of no network."""
+        """With graphs in the form and the places of PipeDream's repository, which `plan` reads too; the figures are invented."""
         for network in ("image_classification/profiles/vgg16", "image_classification/profiles/resnet50",
                         "translation/profiles/gnmt_large"):
             graph = self.folder / network / "graph.txt"

@@ -231,7 +231,7 @@ class Stream(PackageTest):
         self.assertEqual(shown.shape, (384, 768, 3))
         self.assertEqual([shown[96, 150].tolist(), shown[0, 0].tolist()], [[230, 159, 0], frames[-1][0, 0].tolist()])
 
-    def test_fit_forgets_partial_fit_goes_on_and_a_clone_knows_nothing(self):
+    def test_fit_forgets_partial_fit_goes_on_a_clone_knows_nothing_and_classes_have_names(self):
         frames = pictures(10)
         one = plain()
         first = one.fit(frames).state_dict()

@@ -107,13 +107,13 @@ Running begin(RunParts& p, std::int64_t limit) {
 /// Serves users until the pipeline has ended. Throws Wedged if it doesn't after a stop.
 void attend(RunParts& p, std::int64_t limit, Running& running) {
   engine::Monitor& monitor = p.learner.trainer.monitor();
-  std::int64_t before = -1;
+  std::int64_t trained_before = -1;
   engine::Clock::time_point moved;
   while (running->wait_for(50ms) != std::future_status::ready) {
     if (p.progress.stopping.load()) {
       p.intake.end();
       const std::int64_t trained = monitor.trained();
-      if (trained != std::exchange(before, trained)) moved = engine::Clock::now();
+      if (trained != std::exchange(trained_before, trained)) moved = engine::Clock::now();
       // A single step may take that long in a slow pipeline.
       const double patience_s = std::max(20.0, 20e-3 * monitor.read().bottleneck);
       if (engine::Clock::now() - moved > std::chrono::duration<double>(patience_s)) {

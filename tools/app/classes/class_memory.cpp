@@ -17,7 +17,7 @@ namespace {
 constexpr std::int64_t kShare = 8;  // solved anew when one in so many frames is new
 constexpr double kApart = 0.19;     // seconds between frames that follow a labelled one
 constexpr double kJump = 0.05;      // mean difference of two thumbnails that makes another scene
-constexpr double kUnderWay = 1;     // seconds that a frame may take from its label to here
+constexpr double kUnderWay = 1;     // seconds that a frame may take from its label to see()
 constexpr double kLess = 0.4;       // a frame whose score is so much less has another class
 constexpr char kFeatures[] = "optimizer.memory.features",
                kThumbnails[] = "optimizer.memory.thumbnails",
