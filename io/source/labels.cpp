@@ -272,7 +272,7 @@ std::string LiveLabels::hear(std::string_view text) {
 }
 
 std::string LiveLabels::forget(int label) {
-  if (!remembered_) return "this run remembers no labels: replay.kind = \"ridge\" does";
+  if (!remembered_) return "this run remembers no labels: replay.kind is not \"ridge\"";
   if (label < 0) return "\"forget\" needs a class";
   if (now_ == label) now_ = -1;
   std::erase_if(to_come_, [&](const auto& coming) { return coming.second == label; });
