@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <limits>
 #include <list>
-#include <mutex>
 #include <span>
 #include <stdexcept>
 #include <thread>
@@ -76,14 +75,21 @@ std::vector<std::span<const std::span<std::byte>>> messages_of(const Exchange::P
 /// killed while it is written to, and a thread cannot be stopped. Time in SIGSTOP does not count.
 class CallWatch {
  public:
-  // Locked during a call, for std::lock_guard; excludes nobody.
-  void lock() { steps_.fetch_add(1, std::memory_order_relaxed); }
-  void unlock() { steps_.fetch_add(1, std::memory_order_relaxed); }
+  class Call {
+   public:
+    explicit Call(CallWatch& watch) : watch_(watch) { watch_.step(); }
+    ~Call() { watch_.step(); }
+    Call(const Call&) = delete;
+
+   private:
+    CallWatch& watch_;
+  };
 
  private:
   static constexpr std::chrono::milliseconds kLook{100};
   static constexpr int kLooks = 60;
 
+  void step() { steps_.fetch_add(1, std::memory_order_relaxed); }
   void watch(const std::stop_token& over) {
     std::uint64_t seen = 0;
     for (int same = 0; !over.stop_requested(); std::this_thread::sleep_for(kLook)) {
@@ -162,20 +168,20 @@ class MpiExchange final : public Exchange {
     ports_.clear();
   }
   void start(int port) override {
-    const std::lock_guard call(*watch_);
+    const CallWatch::Call call(*watch_);
     Port& mine = ports_[std::size_t(port)];
     mine.missing = mine.count;
     require(MPI_Startall(mine.count, mine.requests()), "MPI_Startall");
   }
   bool over(int port) override {
-    const std::lock_guard call(*watch_);
+    const CallWatch::Call call(*watch_);
     const Port& mine = ports_[std::size_t(port)];
     int over = 0;
     require(MPI_Testall(mine.count, mine.requests(), &over, MPI_STATUSES_IGNORE), "MPI_Testall");
     return over != 0;
   }
   int arrived() override {
-    const std::lock_guard call(*watch_);
+    const CallWatch::Call call(*watch_);
     while (true) {
       int place = MPI_UNDEFINED, any = 0;
       require(
@@ -188,7 +194,7 @@ class MpiExchange final : public Exchange {
   }
 
   void post(int to, About about, std::string text) override {
-    const std::lock_guard call(*watch_);
+    const CallWatch::Call call(*watch_);
     sweep();
     posted_.push_back({std::move(text), MPI_REQUEST_NULL});
     Posted& last = posted_.back();
@@ -197,7 +203,7 @@ class MpiExchange final : public Exchange {
             "MPI_Isend");
   }
   std::optional<Letter> letter(About about) override {
-    const std::lock_guard call(*watch_);
+    const CallWatch::Call call(*watch_);
     sweep();
     std::optional<Coming>& coming = coming_[std::size_t(about)];
     if (!coming) {
@@ -221,7 +227,7 @@ class MpiExchange final : public Exchange {
     return letter;
   }
   bool all_posted() override {
-    const std::lock_guard call(*watch_);
+    const CallWatch::Call call(*watch_);
     sweep();
     return posted_.empty();
   }
