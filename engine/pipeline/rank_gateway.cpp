@@ -7,14 +7,12 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
-#include <tuple>
 #include <utility>
 #include <vector>
 
-#include "engine/pipeline/bytes.h"
 #include "engine/pipeline/gateway.h"
+#include "engine/pipeline/rank_letters.h"
 #include "engine/pipeline/rank_ports.h"
-#include "engine/pipeline/rank_pulse.h"
 
 namespace millrace::engine {
 namespace {
@@ -51,9 +49,7 @@ class RankGateway final : public Gateway {
         exchange_(*ranks_.exchange),
         freight_(*ranks_.freight),
         ports_(shared),
-        pulse_(exchange_, std::chrono::seconds(5)),
-        clocks_(exchange_.ranks(), clock_of_this_machine()),
-        finals_(std::size_t(exchange_.ranks())),
+        letters_(shared, ports_),
         targets_(new std::atomic<std::int64_t>[std::size_t(shared.schedule().slots())]),
         samples_(new std::atomic<std::int64_t>[std::size_t(shared.schedule().slots())]),
         to_show_(std::size_t(shared.schedule().slots())),
@@ -70,7 +66,7 @@ class RankGateway final : public Gateway {
     }
     {
       const std::lock_guard lock(exchange_.mutex());
-      beat();  // before any message, so that all can be timed
+      letters_.beat();  // before any message, so that all can be timed
     }
     alive_ = std::thread([this] { keep_alive(); });
   }
@@ -171,32 +167,23 @@ class RankGateway final : public Gateway {
   }
   void fail(const std::exception& error) override {
     const std::lock_guard lock(exchange_.mutex());
-    const bool lost = dynamic_cast<const RankLost*>(&error) != nullptr;
-    failed_ = true;
-    stop(lost);
-    tell_all(letter(lost ? 'G' : 'S').raw(error.what()));
+    letters_.fail(error.what(), dynamic_cast<const RankLost*>(&error) != nullptr);
   }
   /// Throws std::runtime_error, "rank N: ...", if a rank failed; RankLost if one is silent for 5 s.
   FateCounts finish() override {
     Lock lock(exchange_.mutex());
-    const bool failed = failed_ || lost_ || !failure_.empty();
+    const bool failed = letters_.has_failed();
     lock.unlock();
     if (exchange_.on_workers_ended) exchange_.on_workers_ended(failed);
     lock.lock();
     receive_until(lock, [&] { return ports_.all_sent(); });
-    ended_ = true;
-    const Final mine{counted_here(), predictions_};
-    if (ports_.has_last(exchange_.rank())) finals_[std::size_t(exchange_.rank())] = mine;
-    report();
-    tell_all(letter('F').put(mine));
-    receive_until(lock, [&] {
-      return finished_ == exchange_.ranks() - 1 && exchange_.all_posted() &&
-             (!admits() || all_predictions_came());
-    });
-    if (!failure_.empty()) throw std::runtime_error(failure_);
+    letters_.end({counted_here(), predictions_});
+    receive_until(lock,
+                  [&] { return letters_.all_ended() && (!admits() || all_predictions_came()); });
+    if (!letters_.failure().empty()) throw std::runtime_error(letters_.failure());
     FateCounts all;
     for (int rank = 0; rank < exchange_.ranks(); ++rank) {
-      const std::optional<Final>& last = finals_[std::size_t(rank)];
+      const std::optional<RankLetters::Final>& last = letters_.final(rank);
       if (!last) continue;
       if (admits() && rank != 0) count(rank, last->counts);
       if (shared_.pipeline.guard) shared_.pipeline.guard->mirror(last->counts.guard);
@@ -214,7 +201,7 @@ class RankGateway final : public Gateway {
     Gateway::end_of_stream(samples);
     if (exchange_.on_end_of_stream) exchange_.on_end_of_stream();
     const std::lock_guard lock(exchange_.mutex());
-    tell_all(letter('E').put(samples).put(shared_.admission.replays));
+    letters_.end_of_stream(samples);
   }
   /// On rank 0: admits the samples of a stage 0 replica on another rank and sends them there.
   void deal(int replica_id) {
@@ -265,15 +252,15 @@ class RankGateway final : public Gateway {
   void keep_alive() {
     Lock lock(exchange_.mutex());
     try {
-      while (!ended_ && !closed_ && !lost_) {
-        beat();
-        report();
+      while (!letters_.has_ended() && !closed_ && !letters_.is_lost()) {
+        letters_.beat();
+        letters_.report();
         receive();
-        look_for_losses();
+        letters_.look_for_losses();
         closing_.wait_for(lock, RankPulse::kBeat, [&] { return closed_; });
       }
     } catch (const std::exception& error) {
-      give_up(error.what(), true);
+      letters_.give_up(error.what(), true);
     }
   }
   /// Whether this rank's predictions are shown in order with those of other ranks, on rank 0.
@@ -294,7 +281,7 @@ class RankGateway final : public Gateway {
   }
   void receive() {
     ports_.receive([this](Route& route, RankPorts::Buffer& buffer) { handle(route, buffer); });
-    read_letters();
+    letters_.read();
   }
   void handle(Route& route, RankPorts::Buffer& buffer) {
     const Head& head = buffer.head;
@@ -304,7 +291,7 @@ class RankGateway final : public Gateway {
         route.cargo == Cargo::sample)
       know(sample, head.info);
     ports_.unpack(route, buffer);
-    const std::optional<Clock::time_point> sent = here(route.peer, head.sent);
+    const std::optional<Clock::time_point> sent = letters_.here(route.peer, head.sent);
     if (sent) route.took.record((Clock::now() - *sent).count());
     if (route.cargo == Cargo::release) return shared_.pool.release(sample);
     if (route.cargo == Cargo::target)
@@ -327,9 +314,9 @@ class RankGateway final : public Gateway {
   template <class Done>
   void receive_until(Lock& lock, const Done& done) {
     for (receive();; receive()) {
-      look_for_losses();
+      letters_.look_for_losses();
       // first: ranks that have ended are no longer watched for losses
-      if (lost_) throw RankLost(failure_);
+      if (letters_.is_lost()) throw RankLost(letters_.failure());
       if (done()) return;
       lock.unlock();
       std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -371,123 +358,13 @@ class RankGateway final : public Gateway {
     std::int64_t sent = 0;
     for (int rank = 1; rank < exchange_.ranks(); ++rank) {
       if (!ports_.has_last(rank)) continue;
-      const std::optional<Final>& last = finals_[std::size_t(rank)];
+      const std::optional<RankLetters::Final>& last = letters_.final(rank);
       if (!last) return false;
       sent += last->predictions;
     }
     return predictions_ == sent;
   }
 
-  // Letters: heartbeats, measurements, the end of a run. Under the mutex.
-
-  /// Sends a heartbeat, with the time here, to each other rank.
-  void beat() {
-    for (int rank = 0; rank < exchange_.ranks(); ++rank) {
-      if (rank != exchange_.rank()) send_beat(rank);
-    }
-  }
-  /// Sends this rank's measurements to rank 0.
-  void report() {
-    if (exchange_.rank() == 0) return note(ports_.times());
-    ByteWriter all = letter('M');
-    all.put(ports_.times()).put(ranks_.facts ? ranks_.facts() : std::string());
-    for (int replica_id = 0; replica_id < shared_.lowering.replica_ids(); ++replica_id) {
-      if (ports_.here(replica_id))
-        all.put(replica_id).raw(shared_.pipeline.monitor.meter(replica_id).bytes());
-    }
-    tell(0, all);
-  }
-  /// Reads the letters that have arrived, up to one of a later run.
-  void read_letters() {
-    while (finished_ < exchange_.ranks() - 1) {
-      const auto letter = exchange_.letter(Exchange::About::pipeline);
-      if (!letter || !read(*letter)) break;
-    }
-  }
-  /// False if the letter belongs to a later run.
-  bool read(const Exchange::Letter& letter) {
-    ByteReader bytes(letter.text);
-    if (const int run = bytes.get<int>(); run != ranks_.run) {
-      if (run < ranks_.run) return true;
-      // Another rank has begun the next run: keep the letter until this one has, too.
-      exchange_.post(exchange_.rank(), Exchange::About::pipeline, letter.text);
-      return false;
-    }
-    const char kind = bytes.get<char>();
-    pulse_.heard(letter.from);
-    if (kind == 'E') {
-      shared_.admission.admitted = bytes.get<std::int64_t>();
-      shared_.admission.replays = bytes.get<std::int64_t>();
-      shared_.end.store(shared_.admission.admitted, std::memory_order_relaxed);
-    } else if (kind == 'S' || kind == 'G') {
-      const std::string why = exchange_.name(letter.from) + ": " + std::string(bytes.rest());
-      give_up(failure_.empty() ? why : failure_, kind == 'G');
-    } else if (kind == 'B') {
-      const auto beat = bytes.get<RankClocks::Beat>();
-      if (clocks_.heard(letter.from, beat, Clock::now()) && !ended_) send_beat(letter.from);
-    } else if (kind == 'M') {
-      note(bytes.list<LinkTime>());
-      const std::string_view facts = bytes.text();
-      if (ranks_.take_facts) ranks_.take_facts(facts);
-      while (!bytes.empty()) {
-        StageMeter& meter = shared_.pipeline.monitor.meter(bytes.get<int>());
-        meter.take(bytes.raw(sizeof(StageMeter::Measurements)));
-      }
-    } else if (kind == 'F') {
-      pulse_.ended(letter.from);
-      ++finished_;
-      if (ports_.has_last(letter.from)) finals_[std::size_t(letter.from)] = bytes.get<Final>();
-    }
-    return true;
-  }
-  /// Stops the workers here if a rank is lost.
-  void look_for_losses() {
-    if (const std::string lost = pulse_.lost(); !lost.empty()) give_up(lost, true);
-  }
-  /// Ends all waits here. `lost`: a rank is lost.
-  void give_up(const std::string& why, bool lost) {
-    failure_ = why;
-    lost_ = lost_ || lost;
-    stop(lost);
-  }
-  /// When a message of `peer` was sent, by the clock here; nullopt: clock offset not known yet.
-  std::optional<Clock::time_point> here(int peer, Clock::time_point by_its_clock) const {
-    const std::optional<Clock::duration> ahead = clocks_.ahead(peer);
-    if (!ahead) return std::nullopt;
-    return std::min(by_its_clock - *ahead, Clock::now());
-  }
-  ByteWriter letter(char kind) const { return ByteWriter().put(ranks_.run).put(kind); }
-  void tell(int rank, const ByteWriter& letter) {
-    exchange_.post(rank, Exchange::About::pipeline, letter.bytes());
-  }
-  void tell_all(const ByteWriter& letter) {
-    exchange_.post_to_others(Exchange::About::pipeline, letter.bytes());
-  }
-  void send_beat(int rank) { tell(rank, letter('B').put(clocks_.beat_for(rank, Clock::now()))); }
-  void note(const std::vector<LinkTime>& times) {
-    const auto route = [](const LinkTime& of) {
-      return std::tuple(of.cargo, of.stage, of.from, of.to);
-    };
-    for (const LinkTime& time : times) {
-      const auto known = std::ranges::find(exchange_.times, route(time), route);
-      if (known == exchange_.times.end()) {
-        exchange_.times.push_back(time);
-      } else {
-        *known = time;
-      }
-    }
-  }
-  void stop(bool lost) {
-    if (lost) exchange_.abandon();
-    shared_.stop.store(true);
-    ranks_.freight->abandon();
-  }
-
-  /// A rank's report when its workers have ended.
-  struct Final {
-    LossCounts counts;
-    std::int64_t predictions = 0;  ///< sent to rank 0
-  };
   /// [slot]: the latest sample with which a message has filled it.
   using Arrivals = std::unique_ptr<std::atomic<std::int64_t>[]>;
   struct ToShow {
@@ -499,14 +376,7 @@ class RankGateway final : public Gateway {
   Exchange& exchange_;
   Freight& freight_;
   RankPorts ports_;
-  RankPulse pulse_;
-  RankClocks clocks_;
-  int finished_ = 0;                     ///< number of other ranks that have ended
-  bool ended_ = false, failed_ = false;  ///< the workers here; one of them
-  bool lost_ = false;                    ///< a rank is lost
-  std::string failure_;                  ///< elsewhere; "": none
-  /// [rank]: set if it has a replica of the last stage and has ended.
-  std::vector<std::optional<Final>> finals_;
+  RankLetters letters_;
   Arrivals targets_, samples_;
   bool spread_ = false;              ///< rank 0 and others have the last stage
   std::int64_t predictions_ = 0;     ///< sent or received
