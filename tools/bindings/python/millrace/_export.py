@@ -414,7 +414,7 @@ def _other_gradient(module: nn.Module, functions: list[Function], sample: torch.
         weights = torch.rand(output.shape, generator=torch.Generator().manual_seed(2))
         if not of or not output.requires_grad:
             return {}
-        found = torch.autograd.grad((output * weights).sum(), list(of.values()), allow_unused=True)
+        found: Any = torch.autograd.grad((output * weights).sum(), list(of.values()), allow_unused=True)  # or None
         return {name: one for name, one in zip(of, found) if one is not None}
 
     def norm(gradient: torch.Tensor | float) -> float:
