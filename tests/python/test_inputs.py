@@ -111,7 +111,7 @@ class Inputs(PackageTest):
             "frame 0: time is 'now'; it must be in seconds": lambda: plain().submit(FLOATS, time="now"),
             "frame 0: time is nan": lambda: plain().submit(FLOATS, time=numpy.nan),
             "\"0.bias\" holds numbers that are not finite":
-                lambda: plain().load_state_dict({**network().state_dict(), "0.bias": torch.full((4,), torch.inf)}),
+                lambda: plain().load_state_dict({**network().state_dict(), "0.bias": torch.full((6,), torch.inf)}),
         })
 
     def test_a_callers_modes_do_not_change_what_is_learned(self):
