@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -276,7 +277,7 @@ std::string LiveLabels::forget(int label) {
   if (label < 0) return "\"forget\" needs a class";
   if (now_ == label) now_ = -1;
   std::erase_if(to_come_, [&](const auto& coming) { return coming.second == label; });
-  if (std::ranges::find(forgotten_, label) == forgotten_.end()) forgotten_.push_back(label);
+  forgotten_.insert(label);
   return "";
 }
 
@@ -286,12 +287,9 @@ void LiveLabels::remember(std::chrono::steady_clock::duration limit) {
   limit_ = limit;
 }
 
-int LiveLabels::take_forgotten() {
+std::set<int> LiveLabels::take_forgotten() {
   const std::lock_guard lock(mutex_);
-  if (forgotten_.empty()) return -1;
-  const int label = forgotten_.back();
-  forgotten_.pop_back();
-  return label;
+  return std::exchange(forgotten_, {});
 }
 
 std::string LiveLabels::now() const {

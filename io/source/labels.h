@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -65,8 +66,8 @@ class LiveLabels {
   /// Allows "forget", since the run remembers labelled frames. Labels that aren't for one frame
   /// then last for `limit`: a scene may change without notice.
   void remember(std::chrono::steady_clock::duration limit);
-  /// Removes and returns a class that is to be forgotten; -1: none.
-  int take_forgotten();
+  /// Removes and returns the classes that are to be forgotten.
+  std::set<int> take_forgotten();
   /// "": none
   std::string now() const;
   /// The class of frame `number`, the next one; -1: none.
@@ -87,7 +88,7 @@ class LiveLabels {
   std::int64_t next_ = 0;
   std::map<std::int64_t, int> to_come_;
   bool remembered_ = false;
-  std::vector<int> forgotten_;  ///< not taken yet
+  std::set<int> forgotten_;  ///< not taken yet
 };
 
 Teller teller_of(Labels labels);

@@ -154,8 +154,8 @@ TEST(LiveLabels, AreForgottenWhereTheyAreRemembered) {
   EXPECT_NE(labels.hear("{\"forget\": \"dusk\"}"), "");
   EXPECT_EQ(labels.of(0), -1);
   EXPECT_EQ(labels.of(1), -1);
-  EXPECT_EQ(labels.take_forgotten(), 1);
-  EXPECT_EQ(labels.take_forgotten(), -1);
+  EXPECT_EQ(labels.take_forgotten(), std::set<int>{1});
+  EXPECT_EQ(labels.take_forgotten(), std::set<int>{});
 }
 
 /// Five frames, the second of them corrupt, 100 ms apart from 7 s on; with those labels.

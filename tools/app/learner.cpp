@@ -153,8 +153,8 @@ Learner::Learner(Request& request, Intake& intake, RankTeam* team,
 }
 
 void Learner::forget(double seconds) {
-  for (int wrong; memory && labels && (wrong = labels->take_forgotten()) >= 0;)
-    memory->forget(wrong, seconds);
+  if (!memory || !labels) return;
+  for (const int label : labels->take_forgotten()) memory->forget(label, seconds);
 }
 
 void Learner::recall(bool all) {

@@ -326,9 +326,8 @@ void ClassMemory::fit() {
   const c10::NoGradGuard no_grad;
   changes_ = 0;
   std::vector<std::int64_t> rows(kept_.size());
-  bool known = count() > 0;
-  for (std::size_t label = 0; label < counts_.size(); ++label) known = known || stands_in(label);
-  if (!known) return know(rows);
+  if (rows.empty() && std::ranges::none_of(known_features_, &at::Tensor::defined))
+    return know(rows);
   std::iota(rows.begin(), rows.end(), 0);
   std::optional<Ridge> ridge(solved(rows));
   if (contradicted(*ridge)) ridge.emplace(solved(rows));
