@@ -26,7 +26,7 @@ std::unique_ptr<Layer> make_flatten(const LayerSpec&, ImageShape& shape, const I
   if (shape.height == 0 || shape.width == 0) {
     throw std::invalid_argument("flatten needs source.width and source.height to be set");
   }
-  shape = {shape.channels * shape.height * shape.width, 1, 1};
+  shape = {shape.elements(), 1, 1};
   return by_channel("flatten", [](const at::Tensor& x) {
     return x.reshape({x.size(0), -1, 1, 1});
   });

@@ -205,8 +205,7 @@ bool ends_in_linear(const Network& network) {
   const Layer& last = network.module(network.size() - 1);
   const std::vector<ParameterSpec> own = last.parameters();
   const ImageShape& in = network.shape(network.size() - 2);
-  const std::int64_t inputs = in.channels * in.height * in.width,
-                     outputs = network.output().channels;
+  const std::int64_t inputs = in.elements(), outputs = network.output().channels;
   if (own.empty() || own.size() > 2 || own[0].shape != std::vector<std::int64_t>{outputs, inputs})
     return false;
   if (own.size() == 2 && own[1].shape != std::vector<std::int64_t>{outputs}) return false;

@@ -83,7 +83,7 @@ void place_again(TrainerOptions& options) {
 
 /// [1,C,H,W] of each sample in flight, in the form in which samples wait for stages.
 std::int64_t sample_bytes(const stages::ImageShape& shape, bool as_bytes, int slots) {
-  return slots * std::int64_t(shape.channels) * shape.height * shape.width * (as_bytes ? 1 : 4);
+  return slots * shape.elements() * (as_bytes ? 1 : 4);
 }
 
 /// Any sample, on the stage's device.

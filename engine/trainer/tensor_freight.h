@@ -228,7 +228,7 @@ class TensorFreight final : public Freight {
                 }};
   }
   static std::size_t bytes_of(const stages::ImageShape& shape) {
-    return std::size_t(shape.channels * shape.height * shape.width) * sizeof(float);
+    return std::size_t(shape.elements()) * sizeof(float);
   }
   capture::BoundaryBuffers& buffers(Cargo cargo, int stage) const {
     capture::Boundary& boundary =

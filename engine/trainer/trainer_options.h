@@ -70,8 +70,7 @@ struct TrainerOptions : ScheduleSpec {
   }
   const stages::ImageShape& output() const { return network->output(); }
   std::size_t target_elements() const {
-    const stages::ImageShape& shape = target_is_input ? sample : output();
-    return std::size_t(shape.channels * shape.height * shape.width);
+    return std::size_t((target_is_input ? sample : output()).elements());
   }
 };
 

@@ -91,7 +91,7 @@ engine::plan::Profile profile_of(const engine::TrainerOptions& options) {
   engine::plan::Profile profile;
   for (const double ms : engine::module_times_by_programs(options)) {
     const stages::ImageShape& made = options.network->shape(int(profile.modules.size()));
-    const double bytes = double(made.channels * made.height * made.width * 4);
+    const double bytes = double(made.elements() * 4);
     profile.modules.push_back(
         {.forward = {.median = ms}, .bytes = {.activation = bytes, .gradient = bytes}});
   }

@@ -206,4 +206,9 @@ std::vector<NoveltyEvent> Novelty::latest() const {
   return {latest_.begin(), latest_.end()};
 }
 
+std::optional<NoveltyEvent> Novelty::last() const {
+  const std::lock_guard lock(mutex_);
+  return latest_.empty() ? std::nullopt : std::optional(latest_.back());
+}
+
 }  // namespace millrace::app

@@ -77,6 +77,7 @@ class Novelty {
   std::int64_t events_of(Reason reason) const { return by_reason_[std::size_t(reason)]; }
   double event_peak() const { return event_peak_; }
   std::vector<NoveltyEvent> latest() const;
+  std::optional<NoveltyEvent> last() const;
 
  private:
   /// Seconds of rest that settle a stream, and seconds until one that never rests is settled: the

@@ -243,8 +243,7 @@ Json live_novelty(const Novelty& novelty) {
   Json json = {{"unexpected", novelty.marked()},   {"events", novelty.events()},
                {"by_reason", by_reason(novelty)},  {"deviation", novelty.deviation()},
                {"threshold", novelty.threshold()}, {"in_event", novelty.in_event()}};
-  if (const auto latest = novelty.latest(); !latest.empty())
-    json["last"] = event_json(latest.back());
+  if (const auto last = novelty.last()) json["last"] = event_json(*last);
   return json;
 }
 
