@@ -1,8 +1,12 @@
 #include "capture/arena.h"
 
+#include <c10/core/Allocator.h>
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <new>
 #include <numeric>
 #include <utility>
 
@@ -14,15 +18,29 @@ thread_local std::vector<const c10::StorageImpl*> excluded;
 
 }  // namespace
 
-char* Arena::block(std::size_t bytes) {
-  if (blocks_.empty() || blocks_.back().bytes < bytes) {
-    const std::size_t size = aligned(std::max<std::size_t>(bytes, 1));
-    c10::DataPtr memory = c10::GetAllocator(device_.type())->allocate(size);
-    if (device_.is_cpu())
-      std::memset(memory.get(), 0, size);  // touch the pages before they are needed
-    blocks_.push_back({size, std::move(memory)});
+Arena::Block Arena::reserve(std::size_t bytes, c10::Device device) {
+  if (!device.is_cpu()) {
+    c10::DataPtr data = c10::GetAllocator(device.type())->allocate(bytes);
+    auto* const memory = static_cast<char*>(data.get());
+    return {bytes, bytes, {memory, [owner = std::move(data)](char*) {}}};
   }
-  return static_cast<char*>(blocks_.back().memory.get());
+  const std::size_t room = bytes * kRoom;
+  void* const memory =
+      mmap(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  return {0, room, {static_cast<char*>(memory), [room](char* all) { munmap(all, room); }}};
+}
+
+char* Arena::block(std::size_t bytes) {
+  const std::size_t size = aligned(std::max<std::size_t>(bytes, 1));
+  if (blocks_.empty() || blocks_.back().room < size) blocks_.push_back(reserve(size, device_));
+  Block& block = blocks_.back();
+  if (block.bytes < size) {
+    if (mprotect(block.memory.get(), size, PROT_READ | PROT_WRITE) != 0) throw std::bad_alloc();
+    std::memset(block.memory.get() + block.bytes, 0, size - block.bytes);  // has the pages now
+    block.bytes = size;
+  }
+  return block.memory.get();
 }
 
 std::int64_t Arena::bytes() const {

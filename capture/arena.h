@@ -2,10 +2,10 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/Allocator.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace millrace::capture {
@@ -16,7 +16,8 @@ constexpr std::size_t aligned(std::size_t bytes) {
   return (bytes + kAlign - 1) / kAlign * kAlign;
 }
 
-/// One block serves all programs of a stage, which run one after another. Thread-bound.
+/// One block serves all programs of a stage, which run one after another. On a core it grows where
+/// it is, up to kRoom times its first size; otherwise, a larger block is added to it. Thread-bound.
 class Arena {
  public:
   explicit Arena(c10::Device device = c10::kCPU) : device_(device) {}
@@ -26,10 +27,12 @@ class Arena {
   std::int64_t bytes() const;
 
  private:
+  static constexpr std::size_t kRoom = 16;
   struct Block {
-    std::size_t bytes = 0;
-    c10::DataPtr memory;
+    std::size_t bytes = 0, room = 0;  ///< in use; reserved addresses
+    std::shared_ptr<char> memory;
   };
+  static Block reserve(std::size_t bytes, c10::Device device);
   c10::Device device_;
   std::vector<Block> blocks_;  ///< each larger than the last
 };

@@ -277,20 +277,25 @@ std::int64_t StageStep::launch() {
 
 void StageStep::run_forward(int slot, int buffer) {
   const c10::NoGradGuard no_grad;  // for the copies; the stage enables gradients itself
-  const stages::Tensors inputs =
-      stage_.entering(upstream_ ? take(upstream_->activations, slot, slots_[slot].activations_in)
-                                : stages::Tensors{fed(samples_.input[slot], slots_[slot].input)});
+  stages::Tensors inputs = upstream_
+                               ? take(upstream_->activations, slot, slots_[slot].activations_in)
+                               : stages::Tensors{fed(samples_.input[slot], slots_[slot].input)};
   const bool told = stage_.takes_target() && !samples_.late_target;
+  const bool input_is_target = !upstream_ && samples_.target_is_input();
   at::Tensor target;
-  if (told && !upstream_ && samples_.target_is_input()) {
-    target = inputs[0];
-  } else if (told) {
-    target = stage_.entering_target(fed(samples_.target[slot], slots_[slot].target));
-  }
+  if (told && !input_is_target) target = fed(samples_.target[slot], slots_[slot].target);
+  const auto enter = [&] {
+    inputs = stage_.entering(inputs);
+    if (told) target = input_is_target ? inputs[0] : stage_.entering_target(target);
+  };
+  // What recompute() reads must outlive the set.
+  const bool reads_again = stage_.options().recompute && !stage_.stores_inputs();
+  if (reads_again) enter();
   Kept& of = kept_[kept_at(slot, buffer)];
   stages::Activations& kept = of.forward;
   measure(forward_bytes_, [&] {
     const KeptIn set(sets_[std::size_t(slot) % sets_.size()]);
+    if (!reads_again) enter();
     kept = stage_.forward(inputs, target, buffer);
   });
   measure(stored_bytes_, [&] {

@@ -4,9 +4,14 @@
 #include <ATen/native/ConvUtils.h>              // sizes
 #include <c10/core/impl/LocalDispatchKeySet.h>  // switches recording on and off
 #include <c10/util/ScopeExit.h>
+#include <sys/mman.h>
 #include <torch/library.h>
+#include <unistd.h>
 
+#include <cstring>
 #include <map>
+#include <memory>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -40,23 +45,46 @@ c10::IValue bare(const c10::IValue& value) {
 using Arguments = at::ArrayRef<c10::IValue>;
 using MadeUp = std::vector<at::Tensor>;
 
+/// Whole pages are given back, so they are zero and take no memory until somebody writes to them.
+void clear(const at::Tensor& tensor) {
+  static const auto page = std::size_t(sysconf(_SC_PAGESIZE));
+  auto* const begin = static_cast<char*>(tensor.mutable_data_ptr());
+  void* pages = begin;
+  std::size_t rest = tensor.nbytes();
+  if (!tensor.is_cpu() || !std::align(page, page, pages, rest) ||
+      madvise(pages, rest / page * page, MADV_DONTNEED) != 0) {
+    tensor.zero_();
+    return;
+  }
+  std::memset(begin, 0, tensor.nbytes() - rest);
+  std::memset(begin + tensor.nbytes() - rest % page, 0, rest % page);
+}
+
 /// Undefined unless it is wanted.
-at::Tensor zeros(at::IntArrayRef sizes, const at::Tensor& like, bool wanted = true) {
+at::Tensor zeros(at::IntArrayRef sizes, const at::Tensor& like, bool wanted = true,
+                 std::optional<at::ScalarType> type = {}) {
   if (!wanted) return {};
   const at::MemoryFormat format = std::int64_t(sizes.size()) == like.dim()
                                       ? like.suggest_memory_format()
                                       : at::MemoryFormat::Contiguous;
-  return at::empty(sizes, like.options().memory_format(format)).zero_();
+  const at::Tensor made = at::empty(
+      sizes, like.options().dtype(type.value_or(like.scalar_type())).memory_format(format));
+  clear(made);
+  return made;
 }
 
 /// convolution(input, weight, bias?, stride, padding, dilation, transposed, output_padding, groups)
 MadeUp convolved(Arguments a) {
   const at::Tensor &input = a[0].toTensor(), &weight = a[1].toTensor();
-  const std::vector<std::int64_t> stride = a[3].toIntVector();
-  if (input.dim() != 4 || stride.size() != 2 || a[6].toBool()) return {};
-  return {zeros(at::native::conv_output_size(input.sizes(), weight.sizes(), a[4].toIntVector(),
-                                             stride, a[5].toIntVector()),
-                input)};
+  if (input.dim() != 4 || a[6].toBool()) return {};
+  const auto pair = [&](int at) {
+    std::vector<std::int64_t> numbers = a[at].toIntVector();
+    numbers.resize(2, numbers[0]);  // one number stands for both
+    return numbers;
+  };
+  return {
+      zeros(at::native::conv_output_size(input.sizes(), weight.sizes(), pair(4), pair(3), pair(5)),
+            input)};
 }
 
 /// convolution_backward(gradient, input, weight, bias_sizes?, stride, ..., output_mask)
@@ -67,6 +95,24 @@ MadeUp convolved_back(Arguments a) {
           wanted[2] ? zeros(a[3].toIntVector(), weight) : at::Tensor()};
 }
 
+bool in_order(const at::Tensor& tensor) {
+  return tensor.is_contiguous(tensor.suggest_memory_format());
+}
+
+/// add(input, other, scale), relu(input), threshold_backward(gradient, input, threshold)
+MadeUp alike(Arguments a) {
+  const at::Tensor& like = a[0].toTensor();
+  if (!in_order(like)) return {};
+  for (const c10::IValue& argument : a) {
+    if (!argument.isTensor()) continue;
+    const at::Tensor& other = argument.toTensor();
+    if (other.sizes() != like.sizes() || other.strides() != like.strides() ||
+        other.dtype() != like.dtype())
+      return {};
+  }
+  return {zeros(like.sizes(), like)};
+}
+
 /// native_group_norm_backward(gradient, input, mean, rstd, weight?, N, C, HxW, group, output_mask).
 /// LibTorch 2.11's would write an input gradient that is not wanted to a null address.
 MadeUp group_normed_back(Arguments a) {
@@ -75,6 +121,21 @@ MadeUp group_normed_back(Arguments a) {
   const c10::List<bool> wanted = a[9].toBoolList();
   return {zeros(input.sizes(), input, wanted[0]), zeros({channels}, input, wanted[1]),
           zeros({channels}, input, wanted[2])};
+}
+
+/// quantize(values): bytes, and the range of each line
+MadeUp quantized(Arguments a) {
+  const at::Tensor& values = a[0].toTensor();
+  if (!in_order(values)) return {};
+  return {zeros(values.sizes(), values, true, at::kByte),
+          zeros({values.dim() == 4 ? values.size(2) : 1, 2}, values)};
+}
+
+/// dequantize(bytes, ranges)
+MadeUp dequantized(Arguments a) {
+  const at::Tensor& bytes = a[0].toTensor();
+  if (!in_order(bytes)) return {};
+  return {zeros(bytes.sizes(), bytes, true, at::kFloat)};
 }
 
 /// check_and_update(weights, to, ...) with a rejected gradient: a pass over all weights is slow.
@@ -91,9 +152,14 @@ MadeUp added_up(Arguments a) {
 
 void run_once(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
   static const std::map<std::string, MadeUp (*)(Arguments)> table = {
+      {"aten::add", alike},
+      {"aten::relu", alike},
+      {"aten::threshold_backward", alike},
       {"aten::convolution", convolved},
       {"aten::convolution_backward", convolved_back},
       {"aten::native_group_norm_backward", group_normed_back},
+      {"millrace::quantize", quantized},
+      {"millrace::dequantize", dequantized},
       {"millrace::check_and_update", updated},
       {"millrace::add_up", added_up}};
   const std::size_t count = operation.schema().arguments().size();

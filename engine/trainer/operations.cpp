@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "capture/program/recording.h"
 #include "capture/program/stage_programs.h"
 #include "capture/retained_bytes.h"
 #include "engine/monitor/clock.h"
@@ -217,18 +218,19 @@ std::vector<PredictedStage> predict_stages(TrainerOptions options) {
     // Programs leave tensors with their channels last.
     const StageSample sample = sample_for(options, stage, records && !range.first);
     stages::Activations kept;
-    memory.activations = sets.inner[std::size_t(i)] * capture::retained_bytes([&] {
+    const auto retained = [&](const auto& work) {
+      return capture::retained_bytes([&] { records ? program::run_dry(work) : work(); });
+    };
+    memory.activations = sets.inner[std::size_t(i)] * retained([&] {
                            kept = stage.forward(sample.inputs, sample.target, 0);
                            if (stage.options().recompute) stage.recompute(kept);
                          });
-    memory.activations +=
-        sets.stored[std::size_t(i)] * capture::retained_bytes([&] { stage.store(kept); });
+    memory.activations += sets.stored[std::size_t(i)] * retained([&] { stage.store(kept); });
     if (stage.options().split) {  // what waits for the weights' gradient
       stages::Tensors gradients, made;
       for (std::size_t k = 0; !range.last && k < kept.outputs.size(); ++k)
         gradients.push_back(at::zeros_like(kept.outputs[k]));
-      std::int64_t more =
-          capture::retained_bytes([&] { made = stage.backward_input(kept, gradients); });
+      std::int64_t more = retained([&] { made = stage.backward_input(kept, gradients); });
       for (const at::Tensor& one : made) more -= std::int64_t(one.nbytes());
       memory.activations += sets.inner[std::size_t(i)] * more;
     }
