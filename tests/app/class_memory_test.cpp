@@ -48,6 +48,13 @@ struct Teaching {
     const at::Tensor made = frame(label).flatten();
     return int((memory.head()[0].second.mv(made) + memory.head()[1].second).argmax().item<long>());
   }
+  bool unlike(int label) {
+    const at::Tensor made = frame(label);
+    std::vector<float> thumbnail(Likeness::values(1));
+    Likeness::shrink({made.const_data_ptr<float>(), std::size_t(made.numel())}, 1, kEdge, kEdge,
+                     thumbnail);
+    return memory.likeness().unlike(thumbnail);
+  }
 
   std::shared_ptr<const stages::Network> net;
   ClassMemory memory;
@@ -59,6 +66,7 @@ struct Teaching {
 TEST(ClassMemory, IsTheWeightedRidgeRegression) {
   ClassMemoryOptions options{.places = 12, .scores = false};
   Teaching teaching(3, options);
+  teaching.bright = 0.2;  // 1.4 times the largest value is below 1
   std::vector<at::Tensor> frames;
   std::vector<int> labels = {0, 0, 0, 0, 0, 1, 1, 2, 2, 2};
   for (const int label : labels) {
@@ -83,9 +91,13 @@ TEST(ClassMemory, IsTheWeightedRidgeRegression) {
   const at::Tensor off = (x - mean) * rate;
   const double size = (off * off).sum(1).dot(w).item<double>();
   const at::Tensor weighted = (off * w.unsqueeze(1)).t();
+  // No score may change with the light: here, by the classes' means.
+  const at::Tensor classes = (y / y.sum(0)).t().mm(x) * rate,
+                   light = classes.t().mm(classes) * ((0.3 * 0.3 + 0.4 * 0.4) * 0.1 / 6);
   const at::Tensor expected =
-      at::linalg_solve(weighted.mm(off) + at::eye(kEdge * kEdge, at::kDouble) * (0.01 * size / 10),
-                       weighted.mm(target))
+      at::linalg_solve(
+          weighted.mm(off) + light + at::eye(kEdge * kEdge, at::kDouble) * (0.01 * size / 10),
+          weighted.mm(target))
           .t() *
       rate;
   const at::Tensor weight = teaching.memory.head()[0].second.to(at::kDouble);
@@ -93,6 +105,23 @@ TEST(ClassMemory, IsTheWeightedRidgeRegression) {
             1e-4 * expected.abs().max().item<double>());
   const at::Tensor bias = teaching.memory.head()[1].second.to(at::kDouble);
   EXPECT_TRUE(at::allclose(bias, 1.0 / 3 - expected.mv(mean.flatten()), 1e-3, 1e-4));
+}
+
+TEST(ClassMemory, AnswersInAnotherLight) {
+  Teaching teaching(3);
+  teaching.noise = 0.1;
+  for (int n = 0; n < 90; ++n) teaching.see(n % 3, n % 3);
+  teaching.memory.solve(true);
+  for (const double light : {0.6, 0.8, 1.2, 1.6}) {
+    teaching.noise = 0.1 * light;
+    teaching.bright = 0.4 * light;
+    for (int label = 0; label < 3; ++label) {
+      EXPECT_EQ(teaching.answer(label), label) << light;
+      EXPECT_FALSE(teaching.unlike(label)) << light;
+    }
+  }
+  teaching.bright = 0;
+  EXPECT_TRUE(teaching.unlike(0)) << "no column is bright";
 }
 
 TEST(ClassMemory, RemembersAsManyOfAClassSeenSeldom) {

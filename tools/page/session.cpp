@@ -1,6 +1,7 @@
 // A connection: requests one after another, until one stays to watch. A page acknowledges each
 // message and then gets the latest, so nothing queues up for slow or stuck viewers.
 #include <algorithm>
+#include <array>
 #include <utility>  // Asio 1.74 uses it without including it
 
 #include <boost/asio/co_spawn.hpp>
@@ -52,6 +53,15 @@ net::awaitable<bool> say(beast::tcp_stream& stream, const Response& response) {
   boost::system::error_code error;
   co_await http::async_write(stream, response, tells(error));
   co_return !error && response.keep_alive();
+}
+
+/// Reads on for a moment: a reset of the connection would overtake the answer.
+net::awaitable<void> drain(beast::tcp_stream& stream) {
+  boost::system::error_code error;
+  stream.socket().shutdown(net::socket_base::shutdown_send, error);
+  stream.expires_after(kPatience);
+  std::array<char, kMostBody> waste;
+  while (!error) co_await stream.async_read_some(net::buffer(waste), tells(error));
 }
 
 /// The index of the requested picture in kPictureNames; their number if none is.
@@ -193,7 +203,10 @@ net::awaitable<void> serve(Site& site, net::ip::tcp::socket socket) {
     line->doing = Doing::asks;
     const auto error = co_await read_request(stream, buffer, request);
     line->doing = Doing::is_answered;
-    if (is_malformed(error)) co_await say(stream, malformed(error.message()));
+    if (is_malformed(error)) {
+      co_await say(stream, malformed(error.message()));
+      co_await drain(stream);
+    }
     if (error) break;
     const bool brief = request.method() == http::verb::head;
     if (brief) request.method(http::verb::get);

@@ -22,7 +22,7 @@ constexpr double kLess = 0.4;       // a frame whose score is so much less has a
 constexpr char kFeatures[] = "optimizer.memory.features",
                kThumbnails[] = "optimizer.memory.thumbnails",
                kClasses[] = "optimizer.memory.classes", kSeen[] = "optimizer.memory.seen",
-               kGroups[] = "optimizer.memory.groups";
+               kGroups[] = "optimizer.memory.groups", kPictures[] = "optimizer.memory.pictures";
 
 /// All modules but the last; null if there are none.
 std::unique_ptr<stages::Stage> body_of(const std::shared_ptr<const stages::Network>& network,
@@ -41,12 +41,14 @@ std::unique_ptr<stages::Stage> body_of(const std::shared_ptr<const stages::Netwo
 
 /// Ridge regression of frames' classes on their features, in closed form. Solved for as many
 /// unknowns as there are frames. Classes weigh the same. Each feature counts by its deviation
-/// within the classes: what changes while the class stays says little about it.
+/// within the classes: what changes while the class stays says little about it. Changes that say
+/// nothing of the class, as of the light, should change no score.
 class Ridge {
  public:
-  /// `features` [n,f], float; `labels`: a class for each frame; `bias`: a bias takes up the mean.
+  /// `features` [n,f], float; `labels`: a class for each frame; `bias`: a bias takes up the mean;
+  /// `changes` [m,f]: of features.
   Ridge(const at::Tensor& features, const std::vector<std::int64_t>& labels, std::int64_t classes,
-        bool bias)
+        bool bias, const at::Tensor& changes)
       : labels_(at::tensor(labels, at::kLong).unsqueeze(1)),
         target_(at::zeros({labels_.size(0), classes}, at::kDouble).scatter_(1, labels_, 1.0)) {
     const at::Tensor counts = target_.sum(0), all = labels_.squeeze(1);
@@ -63,11 +65,16 @@ class Ridge {
     rates_ = (rates_ + rates_.mean().clamp_min(kTiny)).rsqrt_();
     mean_ = bias ? means.sum(0) : at::zeros_like(rates_);
     if (bias) target_ -= known_.to(at::kDouble) / taught_;
-    scaled_ = (features - mean_).mul_(rates_);
+    scaled_ = at::cat({(features - mean_).mul_(rates_), changes * rates_});
+    target_ = at::cat({target_, at::zeros({changes.size(0), classes}, at::kDouble)});
+    const at::Tensor weights = at::cat(
+        {shares_, at::full({changes.size(0)}, kChanges / double(changes.size(0)), at::kDouble)});
 
     at::Tensor gram = scaled_.mm(scaled_.t()).to(at::kDouble);
-    const double size = std::max(kTiny, gram.diagonal().dot(shares_).item<double>());
-    gram.diagonal().add_(shares_.reciprocal() * (kRidge * size / double(labels.size())));
+    const auto frames = std::int64_t(labels.size());
+    const double size =
+        std::max(kTiny, gram.diagonal().narrow(0, 0, frames).dot(shares_).item<double>());
+    gram.diagonal().add_(weights.reciprocal() * (kRidge * size / double(frames)));
     const at::Tensor factor = std::get<0>(at::linalg_cholesky_ex(gram));
     solution_ = at::cholesky_solve(target_, factor);
     inverse_ = at::cholesky_inverse(factor);
@@ -83,6 +90,7 @@ class Ridge {
   /// Each frame's scores if it were left out: [n,classes], double.
   at::Tensor left_out() const {
     return (target_ - solution_ / inverse_.diagonal().unsqueeze(1))
+        .narrow(0, 0, labels_.size(0))
         .masked_fill(known_.logical_not(), kUnknown);
   }
   /// What makes the softmax of the scores as sure as it may be: each frame is scored as if it were
@@ -109,18 +117,19 @@ class Ridge {
   }
 
  private:
-  static constexpr double kRidge = 0.01;  ///< over the features' mean square, from their mean
-  static constexpr double kUnknown = -1;  ///< score of a class without an example; others sum to 1
-  static constexpr double kTiny = 1e-12;  ///< of features that are all the same
+  static constexpr double kRidge = 0.01;   ///< over the features' mean square, from their mean
+  static constexpr double kChanges = 0.1;  ///< weight of all changes; that of all frames is 1
+  static constexpr double kUnknown = -1;   ///< score of a class without an example; others sum to 1
+  static constexpr double kTiny = 1e-12;   ///< of features that are all the same
 
   const at::Tensor labels_;        ///< [n,1]
-  at::Tensor target_;              ///< [n,classes]
+  at::Tensor target_;              ///< [n+m,classes]
   at::Tensor known_;               ///< [classes]: whether there is an example
   double taught_ = 0;              ///< classes with examples
   at::Tensor shares_;              ///< [n]: the frames' weights, which sum to 1
   at::Tensor mean_, rates_;        ///< [f], float: subtracted, then multiplied
-  at::Tensor scaled_;              ///< [n,f], float
-  at::Tensor solution_, inverse_;  ///< [n,classes], [n,n]
+  at::Tensor scaled_;              ///< [n+m,f], float
+  at::Tensor solution_, inverse_;  ///< [n+m,classes], [n+m,n+m]
 };
 
 ClassMemory::ClassMemory(std::shared_ptr<const stages::Network> network,
@@ -133,6 +142,7 @@ ClassMemory::ClassMemory(std::shared_ptr<const stages::Network> network,
       features_(at::zeros({options.places, layer_[0].shape[1]})),
       thumbnails_(
           at::zeros({options.places, std::int64_t(Likeness::values(int(frame_.channels)))})),
+      pictures_(at::zeros({layer_[0].shape[0], frame_.channels, frame_.height, frame_.width})),
       known_features_(std::size_t(layer_[0].shape[0])),
       counts_(known_features_.size()),
       seen_(counts_.size()),
@@ -243,6 +253,9 @@ void ClassMemory::put(int place, const Kept& kept, std::span<const float> input)
   ++counts_[std::size_t(kept.label)];
   features_[place].copy_(features_of(input));
   thumbnails_[place].copy_(thumbnail_of(input));
+  at::Tensor picture = pictures_[kept.label];
+  const at::Tensor newest = at::from_blob(const_cast<float*>(input.data()), picture.sizes());
+  picture.lerp_(newest, 1.0 / double(counts_[std::size_t(kept.label)]));
   ++changes_;
 }
 
@@ -289,6 +302,20 @@ std::vector<std::int64_t> ClassMemory::believed(const Ridge& ridge) const {
   return all;
 }
 
+at::Tensor ClassMemory::light_changes() const {
+  const auto features = [&](const at::Tensor& picture) {
+    return features_of({picture.const_data_ptr<float>(), std::size_t(picture.numel())});
+  };
+  std::vector<at::Tensor> all = {at::zeros({0, features_.size(1)})};
+  for (std::size_t label = 0; label < counts_.size(); ++label) {
+    if (counts_[label] == 0) continue;
+    const at::Tensor picture = pictures_[std::int64_t(label)], now = features(picture);
+    for (const double light : {0.7, 1.4})
+      all.push_back((features((picture * light).clamp_(0, 1)) - now).unsqueeze(0));
+  }
+  return at::cat(all);
+}
+
 Ridge ClassMemory::solved(const std::vector<std::int64_t>& rows) const {
   std::vector<std::int64_t> labels;
   for (const std::int64_t row : rows) labels.push_back(kept_[std::size_t(row)].label);
@@ -301,7 +328,7 @@ Ridge ClassMemory::solved(const std::vector<std::int64_t>& rows) const {
     features.push_back(known_features_[label]);
   }
   return Ridge(features.size() == 1 ? features[0] : at::cat(features), labels,
-               std::int64_t(counts_.size()), layer_.size() > 1);
+               std::int64_t(counts_.size()), layer_.size() > 1, light_changes());
 }
 
 bool ClassMemory::contradicted(const Ridge& ridge) {
@@ -378,6 +405,7 @@ stages::StateDict ClassMemory::entries() const {
           {kThumbnails, thumbnails_.narrow(0, 0, count()).clone()},
           {kClasses, at::tensor(labels, at::kFloat)},
           {kGroups, at::tensor(groups, at::kFloat)},
+          {kPictures, pictures_.clone()},
           {kSeen, at::tensor(seen_, at::kFloat)}};
 }
 
@@ -388,18 +416,21 @@ void ClassMemory::restore(const stages::StateDict& state) {
     return found == state.end() ? at::Tensor() : found->second;
   };
   const at::Tensor features = find(kFeatures), thumbnails = find(kThumbnails),
-                   labels = find(kClasses), groups = find(kGroups), seen = find(kSeen);
-  for (const at::Tensor& one : {features, thumbnails, labels, groups, seen})
+                   labels = find(kClasses), groups = find(kGroups), seen = find(kSeen),
+                   pictures = find(kPictures);
+  for (const at::Tensor& one : {features, thumbnails, labels, groups, seen, pictures})
     if (!one.defined()) return;
   const std::int64_t n = labels.numel();
   if (n < 1 || n > options_.places || features.sizes() != at::IntArrayRef({n, features_.size(1)}) ||
       thumbnails.sizes() != at::IntArrayRef({n, thumbnails_.size(1)}) ||
       labels.sizes() != at::IntArrayRef({n}) || groups.sizes() != at::IntArrayRef({n}) ||
       seen.sizes() != at::IntArrayRef({std::int64_t(seen_.size())}) ||
-      labels.min().item<float>() < 0 || labels.max().item<float>() >= float(counts_.size()))
+      pictures.sizes() != pictures_.sizes() || labels.min().item<float>() < 0 ||
+      labels.max().item<float>() >= float(counts_.size()))
     return;
   features_.narrow(0, 0, n).copy_(features);
   thumbnails_.narrow(0, 0, n).copy_(thumbnails);
+  pictures_.copy_(pictures);
   for (std::int64_t i = 0; i < n; ++i) {
     // Another run's time: before all of this one's.
     const auto group = std::int64_t(groups[i].item<float>());

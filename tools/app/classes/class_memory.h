@@ -105,6 +105,8 @@ class ClassMemory {
   bool stands_in(std::size_t label) const {
     return counts_[label] == 0 && known_features_[label].defined();
   }
+  /// [m, features]: what features change by when the light does, in each class's mean picture.
+  at::Tensor light_changes() const;
   /// The regression of frames `rows` and of what stands in.
   Ridge solved(const std::vector<std::int64_t>& rows) const;
   /// Forgets classes of the weights file that labelled frames contradict. Returns whether any.
@@ -118,6 +120,7 @@ class ClassMemory {
   std::vector<stages::ParameterSpec> layer_;   ///< its parameters: weight, maybe bias
   stages::ImageShape frame_;
   at::Tensor features_;                     ///< [places, features]
+  at::Tensor pictures_;                     ///< [classes,C,H,W]: the mean of a class's frames
   at::Tensor thumbnails_;                   ///< [places, values]
   std::vector<at::Tensor> known_features_;  ///< [class]: [1, features], or undefined
   std::vector<Kept> kept_;

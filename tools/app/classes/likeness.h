@@ -15,13 +15,15 @@ namespace millrace::app {
 
 /// Recognises frames that are unlike every class. A class is known by the mean and the variance of
 /// each value of its frames' thumbnails; a frame is unlike it if the mean squared distance of its
-/// thumbnail, over those variances, exceeds kMost. Keeps beside it the mean of what a network makes
-/// of the class's frames. Needs no network. Thread-bound.
+/// thumbnail, over those variances, exceeds kMost in any light, from half as bright to twice. Keeps
+/// beside it the mean of what a network makes of the class's frames. Needs no network.
+/// Thread-bound.
 class Likeness {
  public:
   static constexpr int kWidth = 16, kHeight = 12;
   static constexpr double kFloor = 10.0 / 255;  ///< deviation of a value that never changes
   static constexpr double kMost = 5;            ///< frames of a known class stay below 3
+  static constexpr double kLight = 2;           ///< the light may change by this factor
 
   /// Values in a thumbnail of a frame with so many channels.
   static std::size_t values(int channels) { return std::size_t(channels * kWidth * kHeight); }
@@ -80,12 +82,18 @@ class Likeness {
     double least = std::numeric_limits<double>::infinity();
     for (const Known& known : classes_) {
       if (known.mean.size() != thumbnail.size()) continue;
-      double sum = 0;
+      // |thumbnail * light - mean|^2 is least where its derivative by `light` is 0.
+      double own = 0, both = 0, means = 0;
       for (std::size_t i = 0; i < thumbnail.size(); ++i) {
-        const double off = thumbnail[i] - known.mean[i];
-        sum += off * off / (known.deviation[i] * known.deviation[i] + kFloor * kFloor);
+        const double value = thumbnail[i], mean = known.mean[i],
+                     weight = 1 / (known.deviation[i] * known.deviation[i] + kFloor * kFloor);
+        own += weight * value * value;
+        both += weight * value * mean;
+        means += weight * mean * mean;
       }
-      least = std::min(least, sum / double(thumbnail.size()));
+      const double light = own > 0 ? std::clamp(both / own, 1 / kLight, kLight) : 1;
+      least = std::min(least,
+                       (light * light * own - 2 * light * both + means) / double(thumbnail.size()));
     }
     return least > kMost;
   }
