@@ -40,8 +40,9 @@ __attribute__((format(printf, 2, 3))) inline void require_that(bool holds, const
   throw std::invalid_argument(text);
 }
 
-/// "1.7 times better than", "112 times worse than". `times`: above 0.
+/// "1.7 times better than", "112 times worse than", "as good as". `times`: above 0.
 inline std::string times_better(double times) {
+  if (times < 1.01 && 1 / times < 1.01) return "as good as";
   return times < 1 ? format("%.3g times worse than", 1 / times)
                    : format("%.3g times better than", times);
 }

@@ -57,6 +57,11 @@ std::string rule_text(const Reading& r, const Verdict& verdict) {
 void RealTime::note(const FrameCounts& now, bool late, Clock::time_point time) {
   const std::lock_guard lock(mutex_);
   late_ = late;
+  if (time < resumes_by_ && !seen_.empty()) {
+    leave_out(now, time);
+    if (now.trained == seen_.back().second.trained) return;
+    resumes_by_ = {};
+  }
   if (now.trained == 0) seen_.clear();
   if (seen_.empty() || now.trained > seen_.back().second.trained) trained_ = time;
   seen_.emplace_back(time, now);
@@ -66,8 +71,13 @@ void RealTime::note(const FrameCounts& now, bool late, Clock::time_point time) {
 }
 
 void RealTime::pause(const FrameCounts& now, Clock::time_point time) {
+  constexpr std::chrono::seconds kResumes{2};
   const std::lock_guard lock(mutex_);
-  if (seen_.empty()) return;
+  resumes_by_ = time + kResumes;
+  if (!seen_.empty()) leave_out(now, time);
+}
+
+void RealTime::leave_out(const FrameCounts& now, Clock::time_point time) {
   const auto [last, before] = seen_.back();
   for (auto& [then, counts] : seen_) {
     then += time - last;

@@ -47,15 +47,20 @@ class RealTime {
   static constexpr std::chrono::seconds kWindow{10};
 
   void note(const FrameCounts& now, bool late, Clock::time_point time = Clock::now());
-  /// Instead of note() while a viewer has paused the run: what is dropped meanwhile does not count.
+  /// Instead of note() while a viewer has paused the run: what is dropped until it learns again
+  /// does not count.
   void pause(const FrameCounts& now, Clock::time_point time = Clock::now());
   Verdict verdict(const Reading& reading) const;
   /// Whether a frame had been trained on at the last note().
   bool began() const;
 
  private:
+  /// Leaves out the time since the last call.
+  void leave_out(const FrameCounts& now, Clock::time_point time);
+
   mutable std::mutex mutex_;
   std::deque<std::pair<Clock::time_point, FrameCounts>> seen_;  ///< oldest first
+  Clock::time_point resumes_by_{};                              ///< after a pause
   Clock::time_point trained_{};                                 ///< of the latest trained frame
   bool late_ = false;
 };

@@ -13,8 +13,8 @@ constexpr int kWide = 128, kHigh = 96;
 /// changes it.
 class Scene {
  public:
-  explicit Scene(NoveltyOptions options = {})
-      : fps(options.fps > 0 ? options.fps : 10), novelty(3, kHigh, kWide, options) {
+  explicit Scene(NoveltyOptions options = {}, double rate = 10)
+      : fps(options.fps > 0 ? options.fps : rate), novelty(3, kHigh, kWide, options) {
     std::mt19937 random(3);
     std::normal_distribution<float> normal;
     for (float& value : grain_) value = normal(random_);
@@ -189,17 +189,26 @@ TEST(Novelty, AHandThatLeavesTheLensIsNoEventAndOneThatComesBackIs) {
   EXPECT_EQ(scene.events().back().reason, Reason::light);
 }
 
-TEST(Novelty, AFrozenPictureIsFound) {
-  Scene scene;
-  scene.show(400);
-  Scene::Picture frozen;
-  scene.show(
-      1, [&](Scene::Picture& now) { frozen = now; }, 0);
-  for (int i = 0; i < 20; ++i) scene.see(frozen);
-  EXPECT_TRUE(scene.events().empty()) << "a clock may tick soon";
-  for (int i = 0; i < 15; ++i) scene.see(frozen);
-  ASSERT_EQ(scene.events().size(), 1u);
-  EXPECT_EQ(scene.events()[0].reason, Reason::frozen);
+TEST(Novelty, AFrozenPictureIsFoundUntilItMoves) {
+  for (const double fps : {10.0, 15.0}) {
+    Scene scene({}, fps);
+    scene.show(int(40 * fps));
+    for (std::size_t time = 1; time < 3; ++time) {
+      Scene::Picture frozen;
+      scene.show(
+          1, [&](Scene::Picture& now) { frozen = now; }, 0);
+      for (int i = 0; i < int(2 * fps); ++i) scene.see(frozen);
+      EXPECT_EQ(scene.events().size(), time - 1) << "a clock may tick soon";
+      for (int i = 0; i < int(1.5 * fps); ++i) scene.see(frozen);
+      ASSERT_EQ(scene.events().size(), time);
+      EXPECT_EQ(scene.events().back().reason, Reason::frozen);
+      for (int i = 0; i < int(20 * fps); ++i) scene.see(frozen);
+      EXPECT_TRUE(scene.novelty.in_event());
+      scene.show(int(20 * fps));
+      EXPECT_FALSE(scene.novelty.in_event());
+    }
+    EXPECT_EQ(scene.events().size(), 2u);
+  }
 }
 
 TEST(Novelty, DaylightNoiseAndKeyframesRaiseNothing) {

@@ -160,7 +160,9 @@ std::string Console::status(bool verbose) {
                      dropped = intake_.queue.dropped();
   const RunLog& log = records_.log;
   std::string text = engine::format("frame %ld  ", request_.resumed.frames + trained);
-  if (trained == shown_ && fates.without_target > without_target_)
+  if (page_ && page_->paused())
+    text += "paused";
+  else if (trained == shown_ && fates.without_target > without_target_)
     text += request_.live_labels ? "waiting for a label" : "no targets come";
   else
     text += engine::format("%.1f fps", double(trained - shown_) / std::max(1e-9, seconds));

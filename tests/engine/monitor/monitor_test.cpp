@@ -180,11 +180,12 @@ TEST(RealTime, WhatIsDroppedInAPauseDoesNotCount) {
   real_time.note({.received = 5, .trained = 5}, false, now);
   for (int second = 1; second < 30; ++second)
     real_time.pause({.received = 5 + second, .trained = 5, .dropped = second}, now += 1s);
-  real_time.note({.received = 36, .trained = 7, .dropped = 29}, false, now += 1s);
+  real_time.note({.received = 35, .trained = 5, .dropped = 30}, false, now += 500ms);
+  real_time.note({.received = 38, .trained = 7, .dropped = 31}, false, now += 500ms);
   const Verdict verdict = real_time.verdict(reading(1, 25));
   EXPECT_TRUE(verdict.holds) << verdict.reason;
   EXPECT_EQ(verdict.window.trained, 2);
-  real_time.note({.received = 38, .trained = 8, .dropped = 30}, false, now += 1s);
+  real_time.note({.received = 40, .trained = 8, .dropped = 32}, false, now += 1s);
   EXPECT_FALSE(real_time.verdict(reading(1, 25)).holds);
 }
 

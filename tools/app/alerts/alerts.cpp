@@ -7,6 +7,7 @@
 #include <ctime>
 #include <exception>
 #include <filesystem>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -53,42 +54,51 @@ std::deque<std::string> snapshots_in(const std::string& folder) {
 }  // namespace
 
 /// Stores the latest frames, each beside its error map, as bytes. One thread records, another
-/// writes; they swap two films, each twice `clip_seconds` long. An event that begins while a film
-/// is written therefore has less footage before it. Only the constructor allocates.
+/// writes; they swap two films, each twice `clip_seconds` long at the source's rate, or at 30. An
+/// event that begins while a film is written therefore has less footage before it. Only the
+/// constructor allocates.
 class ClipRecorder {
  public:
   explicit ClipRecorder(const AlertOptions& options)
       : options_(options),
-        fps_(options.fps > 0 ? options.fps : 25),
-        before_(std::max<std::int64_t>(1, std::llround(options.clip_seconds * fps_))),
+        fps_(options.fps > 0 ? options.fps : 30),
+        places_(2 * std::max(1L, std::lround(options.clip_seconds * fps_)) + 1),
         off_(std::size_t(options.channels * options.height * options.width)) {
     seen_.reshape(options.width, options.height, options.channels);
     error_ = seen_;
     for (Film& film : films_) {
-      film.pictures.resize(std::size_t(places()));
+      film.pictures.resize(std::size_t(places_));
       for (io::Frame& both : film.pictures) io::side_by_side(seen_, error_, both);
     }
   }
 
-  // Recording thread. Both are float32 [channels][height][width] in 0..1.
-  void see(const float* frame, const float* prediction) {
+  // Recording thread. Both are float32 [channels][height][width] in 0..1; `seconds`: stream time.
+  void see(const float* frame, const float* prediction, double seconds) {
+    if (seconds < latest_) {
+      end();
+      films_[recorded_].seen = 0;
+    }
+    latest_ = seconds;
     io::from_planar(frame, options_.channels, options_.height, options_.width, seen_);
     io::shown_error({prediction, off_.size()}, {frame, off_.size()}, off_);
     io::from_planar(off_.data(), options_.channels, options_.height, options_.width, error_);
     Film& film = films_[recorded_];
-    io::side_by_side(seen_, error_, film.pictures[std::size_t(film.seen++ % places())]);
-    if (left_ > 0) --left_;
-    if (left_ == 0) end();
+    io::Frame& picture = film.pictures[std::size_t(film.seen++ % places_)];
+    io::side_by_side(seen_, error_, picture);
+    picture.pts = std::chrono::nanoseconds(std::llround(1e9 * seconds));
+    if (until_ && seconds > *until_ - 0.5 / fps_) end();
   }
-  /// Starts a clip of the latest frames and as many more. False: one is already being recorded.
+  /// Starts a clip of the latest `clip_seconds` and as many more. False: one is already being
+  /// recorded.
   bool keep() {
-    if (left_ >= 0 || ready()) return false;
-    left_ = before_;
+    if (until_ || ready()) return false;
+    until_ = latest_ + options_.clip_seconds;
+    films_[recorded_].from = latest_ - options_.clip_seconds;
     return true;
   }
   void end() {
-    if (left_ < 0) return;
-    left_ = -1;
+    if (!until_) return;
+    until_.reset();
     recorded_ = 1 - recorded_;
     films_[recorded_].seen = 0;
     full_.store(true, std::memory_order_release);
@@ -103,18 +113,22 @@ class ClipRecorder {
       std::atomic<bool>& full;
       ~GiveBack() { full.store(false, std::memory_order_release); }
     } const give_back{full_};
-    const std::int64_t count = std::min(film.seen, places());
+    std::int64_t first = film.seen - std::min(film.seen, places_);
+    const auto at = [&](std::int64_t n) -> io::Frame& {
+      return film.pictures[std::size_t(n % places_)];
+    };
+    const auto from = std::chrono::nanoseconds(std::llround(1e9 * (film.from - 0.5 / fps_)));
+    while (at(first).pts < from) ++first;
     const auto writer = io::open_video_writer({.to = path,
                                                .width = 2 * options_.width,
                                                .height = options_.height,
                                                .channels = options_.channels,
                                                .fps = fps_,
-                                               .waiting = int(places()) + 1});
-    for (std::int64_t n = film.seen - count; n < film.seen; ++n) {
-      io::Frame& picture = film.pictures[std::size_t(n % places())];
-      picture.pts =
-          std::chrono::nanoseconds(std::llround(1e9 * double(n - film.seen + count) / fps_));
-      writer->write(picture);
+                                               .waiting = int(places_) + 1});
+    const std::chrono::nanoseconds begin = at(first).pts;
+    for (std::int64_t n = first; n < film.seen; ++n) {
+      at(n).pts -= begin;
+      writer->write(at(n));
     }
     writer->finish();
   }
@@ -123,18 +137,18 @@ class ClipRecorder {
   struct Film {
     std::vector<io::Frame> pictures;
     std::int64_t seen = 0;
+    double from = 0;  ///< seconds: the first frame of its clip
   };
-
-  std::int64_t places() const { return 2 * before_ + 1; }
 
   const AlertOptions& options_;
   const double fps_;
-  const std::int64_t before_;  ///< frames
+  const std::int64_t places_;  ///< frames
   std::vector<float> off_;
   io::Frame seen_, error_;
   Film films_[2];
   int recorded_ = 0;
-  std::int64_t left_ = -1;         ///< frames until the clip is complete; -1: no clip
+  double latest_ = 0;              ///< seconds: the latest frame
+  std::optional<double> until_;    ///< seconds: the last frame of the clip; none: no clip
   std::atomic<bool> full_{false};  ///< the other film is the writer's
 };
 
@@ -205,8 +219,8 @@ void Alerts::finish() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Alerts::film(const float* frame, const float* prediction) {
-  if (clips_) clips_->see(frame, prediction);
+void Alerts::film(const float* frame, const float* prediction, double seconds) {
+  if (clips_) clips_->see(frame, prediction, seconds);
 }
 
 void Alerts::raise(const Alert& alert, const EventPictures& pictures) {

@@ -60,7 +60,7 @@ class Alerts {
   /// Copies `alert` and its pictures, if any. Waits only for another raise(). Any thread.
   void raise(const Alert& alert, const EventPictures& pictures = {});
   /// Records the frame for clips. Call it before raise() for the same frame.
-  void film(const float* frame, const float* prediction);
+  void film(const float* frame, const float* prediction, double seconds);
   /// Sends what is queued, for `patience` in all, and stops. One thread.
   void finish();
 

@@ -52,8 +52,8 @@ float LossWatch::see(float loss, double looks, bool settled, double memory) {
 
 Novelty::Novelty(int channels, int height, int width, NoveltyOptions options)
     : options_(std::move(options)),
-      apart_(options_.fps > 0 ? (frames_a_look(options_.fps) - 0.5) / options_.fps : 0.9 / kLooks),
       pace_(std::max(kLooks, options_.fps / frames_a_look(options_.fps))),
+      early_(options_.fps > 0 ? 0.5 / options_.fps : 0),
       memory_(kMemory * pace_),
       view_(channels, height, width),
       background_(view_),
@@ -66,9 +66,10 @@ Novelty::Novelty(int channels, int height, int width, NoveltyOptions options)
 
 bool Novelty::see(const Sight& now) {
   begun_.reset();
-  const double elapsed = now.seconds - looked_;
-  if (elapsed > 0 && elapsed < apart_) return false;
+  if (now.seconds > looked_ && now.seconds < due_ - early_) return false;
   looked_ = now.seconds;
+  if (std::abs(due_ - looked_) > 1 / pace_) due_ = looked_;  // a gap, another clock
+  due_ += 1 / pace_;
   if (accepting_.load(std::memory_order_acquire)) accept_asked();
   view_.take(now.picture);
   background_.see(view_);

@@ -95,8 +95,8 @@ class Novelty {
   void accept_asked();
 
   const NoveltyOptions options_;
-  const double apart_;   ///< seconds from look to look, at least
   const double pace_;    ///< looks a second
+  const double early_;   ///< seconds: half a frame, so that jitter costs no look
   const double memory_;  ///< looks
   Reduced view_;
   Background background_;
@@ -105,7 +105,7 @@ class Novelty {
   LossWatch loss_;
   Settling settling_, settling_places_;
   std::vector<std::int64_t> frames_;  ///< of the latest looks: [look % size]
-  double looked_ = -1e9;              ///< seconds: the last look
+  double looked_ = -1e9, due_ = 0;    ///< seconds: the last look, the next
   double rests_until_ = -1;           ///< no event begins earlier
   int quiet_ = 0;
   bool loss_event_ = false;

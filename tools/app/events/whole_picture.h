@@ -200,10 +200,11 @@ class WholePicture {
     moves_.front() = sum / float(last_.size());
     const float most = *std::ranges::max_element(moves_);
     // A stream that was equally still before may only be quiet.
-    const bool frozen = looks_ > kNoiseKnown && most < kStill && least_move_ >= kStill &&
-                        most < least_move_ / kStiller;
-    if (looks_ > 10) least_move_ = std::min(float(least_move_ * (1 + 1 / memory_)), most);
-    return frozen;
+    frozen_ = most < kStill && (frozen_ || (looks_ > kNoiseKnown && least_move_ >= kStill &&
+                                            most < least_move_ / kStiller));
+    if (looks_ > 10 && !frozen_)
+      least_move_ = std::clamp(most, kStill / kStiller, float(least_move_ * (1 + 1 / memory_)));
+    return frozen_;
   }
   float jump(float gain) {
     const float before = gains_.back();
@@ -255,7 +256,8 @@ class WholePicture {
   const double memory_;
   float share_ = 0, usual_share_ = 0, usual_difference_ = 0;
   std::vector<float> last_, gains_, moves_;  ///< of the latest looks, newest first
-  float least_move_ = 1e9f;
+  float least_move_ = 1e9f;  ///< the least of a time that ends about memory_ looks ago
+  bool frozen_ = false;
   /// Jumps of the gain: a camera's own exposure makes them usual.
   LastingSign lit_;
   int looks_ = 0, odd_ = 0, calm_ = 0;

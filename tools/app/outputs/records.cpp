@@ -127,13 +127,13 @@ void Records::raise_alerts(const Config& config, const Intake& intake,
                                                  .height = int(picture.height),
                                                  .width = int(picture.width),
                                                  .clip_seconds = predicted ? to.clip_seconds : 0,
-                                                 .fps = intake.info.fps});
+                                                 .fps = intake.fps()});
   observers.add(
       [this, predicted, usual = std::vector<float>(elements),
        difference = std::vector<float>(elements)](engine::Sample& sample, float loss) mutable {
         const float* const frame = newest(sample);
         if (!frame) return;
-        if (predicted) alerts->film(frame, sample.prediction().data());
+        if (predicted) alerts->film(frame, sample.prediction().data(), log.seconds_of(sample.info));
         const NoveltyEvent* const event = novelty.begun();
         if (!event) return;
         novelty.compare(usual, difference);

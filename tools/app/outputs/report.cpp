@@ -197,6 +197,14 @@ Json dead_units_json(const engine::TrainerNow& now) {
   return all;
 }
 
+/// Without updates that change no weight.
+engine::Reading reading_of(const Config& config, Learner& learner) {
+  engine::Reading r = learner.trainer.monitor().read();
+  if (learner.memory || !config.weights.learn) std::ranges::fill(r.updates, 0);
+  if (learner.memory) r.updates.back() = learner.memory->told().solved;
+  return r;
+}
+
 /// `idle`: no worker is running, so the stages' steps may be read.
 Json trainer_report(const engine::Trainer& trainer, const engine::TrainerNow& now,
                     const engine::Reading& r, const engine::FrameCounts& frames, bool idle) {
@@ -300,7 +308,7 @@ Json live_report(const Request& request, const Intake& intake, Learner& learner,
   engine::Trainer& trainer = learner.trainer;
   const engine::TrainerNow now = trainer.now();
   const RunLog& log = records.log;
-  const engine::Reading r = trainer.monitor().read();
+  const engine::Reading r = reading_of(request.config, learner);
   const engine::FrameCounts frames = learner.frames(intake);
   const Json none = {{"recent", nullptr}};
   Json report = {{"version", MILLRACE_VERSION},
@@ -356,7 +364,7 @@ Json make_report(const Request& request, const Progress& progress, const RankTea
                  const Intake& intake, Learner& learner, const Records& records) {
   const Config& config = request.config;
   const engine::Trainer& trainer = learner.trainer;
-  const engine::Reading r = learner.trainer.monitor().read();
+  const engine::Reading r = reading_of(config, learner);
   const bool idle = !progress.learning;
   const engine::FrameCounts frames = idle ? progress.frames : learner.frames(intake);
   const RunLog& log = records.log;
@@ -380,7 +388,6 @@ Json make_report(const Request& request, const Progress& progress, const RankTea
   report["run"] = about_run(request, progress, learner, frames.trained,
                             idle ? progress.ended : engine::Clock::now());
   report["novelty"] = novelty_report(records.novelty);
-  if (!config.weights.learn) report["updates"] = std::vector<int>(r.updates.size(), 0);
   if (team) {
     report["ranks"] = team->report(trainer, r);
     report["bottleneck_link"] = team->bottleneck_link();
@@ -399,9 +406,6 @@ Json make_report(const Request& request, const Progress& progress, const RankTea
                         {"solved", told.solved},
                         {"size", config.replay.size},
                         {"bytes", learner.memory->bytes()}};
-    std::vector<std::int64_t> updates(r.updates.size(), 0);
-    updates.back() = told.solved;
-    report["updates"] = updates;
   }
   if (learner.replay) {
     const ReplayBuffer& buffer = learner.replay->buffer();
