@@ -51,6 +51,14 @@ class Labels(program.CliTest):
                                         *program.sets("source.fps=10.0", rest), *more)
         return report, outcome.out
 
+    @program.each((10, False), (0, True))
+    def test_labels_beyond_the_end_are_told_of_unless_the_limit_is_the_end(self, frames, told):
+        rows = [f"{n},{('empty', 'parcel')[n % 2]}" for n in (*range(20), 9000)]
+        (self.folder / "some.csv").write_text("\n".join(["frame,class", *rows]))
+        config = self.write(self.config(self.pictures("seen", 1, 1), self.folder / "some.csv"))
+        outcome = self.succeed("run", config, "--frames", frames)
+        self.assertEqual("for frames beyond the end, up to 9000" in outcome.err, told, outcome)
+
     def test_a_run_that_goes_on_names_the_same_classes(self):
         weights = self.folder / "w.safetensors"
         self.teach(output={"weights": weights}, checkpoint={"dir": self.folder / "state"})

@@ -33,17 +33,20 @@ engine::PipelineOptions pipeline_options(RunParts& p, std::int64_t limit) {
   return pipeline;
 }
 
+/// Whether users or the limit end the run, rather than the stream.
+bool is_ending(RunParts& p, const engine::FrameCounts& frames, std::int64_t limit) {
+  const std::int64_t learnable =
+      p.learner.feed->taken() - frames.without_target - frames.predicted_only;
+  return p.progress.stopping.load(std::memory_order_relaxed) || (limit > 0 && learnable >= limit);
+}
+
 void look(RunParts& p, std::int64_t limit) {
   p.console.look(!p.progress.learning);
   const engine::FrameCounts frames = p.learner.frames(p.intake);
   // Frames left over at the end say nothing about the rate, unless the run is over this soon.
-  const std::int64_t learnable =
-      p.learner.feed->taken() - frames.without_target - frames.predicted_only;
-  const bool ending =
-      p.progress.stopping.load(std::memory_order_relaxed) || (limit > 0 && learnable >= limit);
   if (p.paused()) {
     p.learner.real_time.pause(frames);
-  } else if (!ending || !p.learner.real_time.began()) {
+  } else if (!is_ending(p, frames, limit) || !p.learner.real_time.began()) {
     p.learner.real_time.note(frames, p.learner.overload.late());
   }
   if (!p.team) return;
@@ -53,13 +56,14 @@ void look(RunParts& p, std::int64_t limit) {
 }
 
 /// Reports labels for frames beyond the end, if the stream ended by itself or users gave them.
-void tell_of_labels(RunParts& p) {
+void tell_of_labels(RunParts& p, std::int64_t limit) {
   const Request& request = p.request;
   const std::int64_t came = p.intake.queue.received();
   const auto [count, last] = request.live_labels ? request.live_labels->waiting()
                              : request.labels    ? request.labels->beyond(came)
                                                  : std::pair<std::size_t, std::int64_t>();
-  if (count == 0 || (request.labels && p.progress.stopping)) return;
+  if (count == 0) return;
+  if (request.labels && is_ending(p, p.learner.frames(p.intake), limit)) return;
   p.console.tell("task.labels: " + std::to_string(count) +
                  (count == 1 ? " label is" : " labels are") + " for frames beyond the end, up to " +
                  std::to_string(last) + "; the run received " + std::to_string(came));
@@ -133,7 +137,7 @@ void end_source(RunParts& p, std::int64_t limit) {
   look(p, limit);
   p.intake.stop();
   p.progress.source_error = p.intake.error();
-  tell_of_labels(p);
+  tell_of_labels(p, limit);
   if (p.intake.hung()) p.console.tell("source: hung; its thread was abandoned");
 }
 
