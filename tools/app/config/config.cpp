@@ -276,15 +276,18 @@ bool names_source(const Config& config) {
   return config.places.contains("source.uri") || config.places.contains("source.uris");
 }
 
+std::string text_setting(const std::string& key, const std::string& text) {
+  const std::string value = value_text(text);
+  const bool told = toml::parse("v = " + value)["v"].value<std::string>() == text;
+  return key + "=" + (told ? value : text);  // or as a bare word
+}
+
 Config load_argument(const std::string& argument, std::vector<std::string> settings) {
   if (!names_a_source(argument)) return load_config(argument, settings);
   for (const ConfigKey& key : config_keys())
     if (argument.starts_with(key.path + "="))
       throw ConfigError(argument + " is no file: a key is set by --set " + argument);
-  // The name of a file need not be UTF-8, as TOML must be: then it is taken as a bare word.
-  const std::string text = value_text(argument);
-  const bool told = toml::parse("v = " + text)["v"].value<std::string>() == argument;
-  settings.insert(settings.begin(), "source.uri=" + (told ? text : argument));
+  settings.insert(settings.begin(), text_setting("source.uri", argument));
   return load_config("", settings);
 }
 

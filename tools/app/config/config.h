@@ -152,6 +152,8 @@ void require_zones(const Config& config, int width, int height);
 std::string to_toml(Config config);
 
 std::string value_text(const std::string& text);
+/// "KEY=TEXT" for apply_setting(). The name of a file need not be UTF-8, as TOML must be.
+std::string text_setting(const std::string& key, const std::string& text);
 
 bool is_default(const Config& config, const std::string& key);
 

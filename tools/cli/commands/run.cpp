@@ -140,7 +140,7 @@ std::string token_in(const std::string& path) {
 std::function<app::Config()> config_reader(const RunArguments& arguments) {
   std::vector<std::string> settings = arguments.settings;
   if (!arguments.report.empty())
-    settings.push_back("output.report=" + app::value_text(arguments.report));
+    settings.push_back(app::text_setting("output.report", arguments.report));
   const std::string file = arguments.config;
   const bool config = !file.empty() && !app::names_a_source(file);
   std::error_code ignored;
