@@ -107,6 +107,16 @@ std::vector<std::string> list_pictures(const std::string& folder_or_glob) {
   return found;
 }
 
+std::vector<std::string> class_folders(const std::string& folder) {
+  std::error_code error;
+  if (!fs::is_directory(folder, error) || !list_pictures(folder).empty()) return {};
+  std::vector<std::string> found;
+  for (const auto& entry : fs::directory_iterator(folder, error))
+    if (entry.is_directory(error) && !is_hidden(entry.path())) found.push_back(entry.path());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
 Numbers numbers_from(const NumberedName& name, std::int64_t least) {
   Numbers found;
   std::error_code error;
@@ -186,14 +196,8 @@ class PictureNames {
   /// Lists one folder of pictures per class, numbered in order of their names, and shuffles them: a
   /// `seed` gives the same order on every machine. None if `folder` holds pictures itself.
   void list_classes(const std::string& folder, std::uint64_t seed) {
-    std::error_code error;
-    if (!fs::is_directory(folder, error) || !list_pictures(folder).empty()) return;
-    std::set<fs::path> folders;
-    for (const auto& entry : fs::directory_iterator(folder, error)) {
-      if (entry.is_directory(error) && !is_hidden(entry.path())) folders.insert(entry.path());
-    }
-    for (const fs::path& place : folders) {
-      const std::vector<std::string> found = list_pictures(place.string());
+    for (const std::string& place : class_folders(folder)) {
+      const std::vector<std::string> found = list_pictures(place);
       for (const std::string& path : found) pictures_.emplace_back(path, classes_);
       classes_ += !found.empty();
     }

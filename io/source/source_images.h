@@ -24,6 +24,9 @@ NumberedName parse_numbered(const std::string& pattern);
 /// The pictures in a folder, or files that match a name with * and ?, sorted by name.
 std::vector<std::string> list_pictures(const std::string& folder_or_glob);
 
+/// The folders in one that holds no pictures itself, each of a class, sorted; hidden ones left out.
+std::vector<std::string> class_folders(const std::string& folder);
+
 struct Numbers {
   std::int64_t first = -1;  ///< the lowest; -1: none
   std::int64_t count = 0;

@@ -223,8 +223,7 @@ class Simulate(program.CliTest):
 
     def test_a_file_that_cannot_be_written(self):
         outcome = program.call("simulate", "partime", "--samples", "30", "--svg", "/proc/x.svg")
-        self.assert_code(program.FAILED, outcome)
-        self.assert_one_error(outcome, "x.svg")
+        self.assert_refused(program.BAD_USAGE, outcome, "--svg", "x.svg")
 
 
 class Schedule(program.CliTest):

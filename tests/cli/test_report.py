@@ -282,11 +282,20 @@ class Places(program.CliTest):
 
     @program.each(("prediction", "p.gif", "FILE.png"), ("loss_plot", "l.jpg", "FILE.png"),
                   ("video", "v.avi", "FILE.mp4"), ("weights", "w.pt", "FILE.safetensors"),
-                  ("weights", "w.json", "FILE.safetensors"),
+                  ("weights", "w.TOML", "FILE.safetensors"), ("weights", "w.csv", "FILE.safetensors"),
+                  ("report", "prev.safetensors", "FILE.json"), ("report", "r.png", "FILE.json"),
+                  ("log", "l.toml", "FILE.jsonl"), ("log", "l.mp4", "FILE.jsonl"),
                   ("video", "rtsp://127.0.0.1:99999/x", "65535"),
                   ("video", "rtsp://0.0.0.0:8554/x", "rtsp://USER:PASSWORD@0.0.0.0"))
     def test_endings_of_other_formats(self, key, path, part):
         self.refused(f"output.{key}", part, output={key: path if "://" in path else self.folder / path})
+
+    def test_an_option_has_its_format_too(self):
+        self.refused("--trace", "FILE.json", options=("--trace", self.folder / "t.safetensors"))
+        self.assert_each_refused(((*words, option, name), f"{option}: {name}: has the") for *words, option, name in (
+            ("profile", "--json", "p.toml"), ("plan", "none.json", "--json", "p.png"),
+            ("plan", "none.json", "--output", "p.json"), ("simulate", "partime", "--svg", "s.png"),
+            ("export", "w.safetensors", "--onnx", "n.pt"), ("compare", "none.json", "--plot", "p.jpg")))
 
     def test_no_output_replaces_an_input(self):
         video = self.folder / "clip.mp4"
@@ -297,8 +306,19 @@ class Places(program.CliTest):
             for key in ("video", "log"):
                 with self.subTest(name=name, key=key):
                     self.refused(f"output.{key}", "is the file of source.uri", uri=str(video), output={key: self.folder / name})
-        uri = program.write_frames(self.folder / "frames", program.random_frames(seed=1, count=2, channels=3))
-        self.refused("output.prediction", "is a picture of source.uri", uri=uri, output={"prediction": sorted((self.folder / "frames").iterdir())[1]})
+        uri = program.write_frames(self.folder / "frames", program.random_frames(seed=1, count=2, channels=1))
+        picture = sorted((self.folder / "frames").iterdir())[1]
+        self.refused("output.prediction", "is a picture of source.uri", uri=uri, output={"prediction": picture})
+        folder, scenes = picture.parent, self.folder / "scenes"
+        scenes.mkdir()
+        (scenes / "day").symlink_to(folder)
+        for key, tables in (("task.masks", {"task": {"kind": "mask", "loss": "cross-entropy", "masks": folder}}),
+                            ("task.stream", {"task": {"kind": "stream", "stream": uri}}),
+                            ("source.uris", {"source": {"uris": [uri]}}),
+                            ("source.uri", {"source": {"uri": f"images:{scenes}"}})):
+            for output in ("loss_plot", "report", "log"):
+                with self.subTest(key=key, output=output):
+                    self.refused(f"output.{output}", f"is a picture of {key}", output={output: picture}, **tables)
         config = self.folder / "config.toml"
         self.refused("output.report", "is the file of the config", options=("--report", config))
         self.refused("--trace", "is the file of the config", options=("--trace", config))

@@ -73,13 +73,6 @@ std::string describe_correction(const Config& config, const engine::TrainerOptio
 /// The benefit and cost of correction.kind "local"; "" if it can't be used or gains nothing.
 std::string local_note(const engine::TrainerOptions& options);
 
-/// Throws ConfigError if an output in `config` can't be written, has another format's extension, or
-/// is a file that the run reads or writes under another key: by its path, a link or a second hard
-/// link. `trace`: the file of --trace. Tests each folder by creating and removing a file.
-void require_outputs(const Config& config, const std::string& trace = "");
-/// Checks one file named by an option. Throws ConfigError "PATH: cause".
-void require_writable(const std::string& path);
-
 /// The shape of a sample; 0 for sizes that the config leaves open.
 stages::ImageShape configured_shape(const Config& config);
 /// Opens the source if the config leaves a size open.

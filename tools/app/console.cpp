@@ -10,6 +10,7 @@
 
 #include "engine/format.h"
 #include "tools/app/assembly.h"
+#include "tools/app/outputs/outputs.h"
 #include "tools/app/ranks/rank_grid.h"
 
 namespace millrace::app {

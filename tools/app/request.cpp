@@ -11,6 +11,7 @@
 #include "io/source/source.h"
 #include "tools/app/assembly.h"
 #include "tools/app/intake.h"
+#include "tools/app/outputs/outputs.h"
 #include "tools/app/plugins/plugins.h"
 #include "tools/app/ranks/rank_team.h"
 #include "tools/app/request.h"

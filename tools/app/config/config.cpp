@@ -6,7 +6,6 @@
 #include <sstream>
 #include <utility>
 
-#include "io/files/whole_file.h"
 #include "io/source/source.h"
 #include "io/text/nearest_name.h"
 #include "tools/app/alerts/channels.h"
@@ -346,16 +345,6 @@ std::string describe_keys() {
     text +=
         key.path + " = " + key.default_text + "\n    " + key.meaning + "\n    " + key.range + "\n";
   return text;
-}
-
-void require_other_files(const std::vector<std::string>& outputs, std::vector<std::string> inputs) {
-  for (const std::string& output : outputs) {
-    if (output.empty()) continue;
-    for (const std::string& other : inputs)
-      if (!other.empty() && io::same_file(output, other))
-        throw ConfigError(output + ": would replace " + other);
-    inputs.push_back(output);
-  }
 }
 
 }  // namespace millrace::app

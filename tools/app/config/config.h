@@ -175,7 +175,4 @@ std::vector<KeyEntry> key_entries();
 std::string describe_keys();
 std::string describe_layers();
 
-/// Throws ConfigError if one of `outputs` ("": none) equals another one or one of `inputs`.
-void require_other_files(const std::vector<std::string>& outputs, std::vector<std::string> inputs);
-
 }  // namespace millrace::app

@@ -1,3 +1,5 @@
+#include "tools/app/outputs/outputs.h"
+
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -5,7 +7,8 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <set>
+#include <map>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -56,71 +59,103 @@ std::string obstacle(const std::string& path, bool folder) {
   return fs::is_directory(above, ignored) ? trial(above, name) : std::strerror(ENOTDIR);
 }
 
-/// "" unless the path has another format's extension.
-std::string wrong_ending(const std::string& key, const std::string& path) {
-  std::string ending = fs::path(path).extension().string();
-  std::transform(ending.begin(), ending.end(), ending.begin(),
-                 [](unsigned char c) { return char(std::tolower(c)); });
-  const bool picture = key == "output.loss_plot" || key == "output.prediction";
-  if (picture && !ending.empty() && ending != ".png") return "is a PNG: call it FILE.png";
-  static const std::set<std::string> other = {".pt",  ".pth", ".onnx", ".png",
-                                              ".mp4", ".mkv", ".json", ".jsonl"};
-  if (key == "output.weights" && other.count(ending) > 0)
-    return "is safetensors: call it FILE.safetensors";
-  return key == "output.video" ? io::video_target_error(path) : "";
-}
-
-struct Named {
-  std::string key, path;
-};
-
 bool is_uri(const std::string& path) {
   return path.find("://") != std::string::npos;
 }
 
-std::vector<Named> outputs_of(const Config& config, const std::string& trace) {
+/// The extensions of each output, the usual one first; "": of files that are only read.
+const std::map<std::string_view, std::vector<std::string_view>> kEndings = {
+    {"output.report", {".json", ".txt"}},
+    {"output.weights", {".safetensors"}},
+    {"output.loss_plot", {".png"}},
+    {"output.prediction", {".png"}},
+    {"output.video", {".mp4", ".mkv"}},
+    {"output.log", {".jsonl", ".json", ".txt"}},
+    {"--trace", {".json", ".txt"}},
+    {"--json", {".json", ".txt"}},
+    {"--output", {".toml", ".txt"}},
+    {"--plot", {".png"}},
+    {"--svg", {".svg"}},
+    {"--onnx", {".onnx"}},
+    {"",
+     {".csv", ".pt", ".pth", ".py", ".so", ".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff",
+      ".webp", ".avi", ".mov", ".webm"}}};
+
+/// "" unless the path has another format's extension.
+std::string wrong_ending(const std::string& name, const std::string& path) {
+  if (name == "output.video") return io::video_target_error(path);
+  std::string ending = fs::path(path).extension().string();
+  std::transform(ending.begin(), ending.end(), ending.begin(),
+                 [](unsigned char c) { return char(std::tolower(c)); });
+  const auto has = [&](const auto& endings) { return std::ranges::count(endings, ending) > 0; };
+  const auto& own = kEndings.at(name);
+  const bool known = std::ranges::any_of(kEndings, [&](const auto& of) { return has(of.second); });
+  return !known || has(own)
+             ? ""
+             : "has the extension of another format: call it FILE" + std::string(own.front());
+}
+
+/// "" if `path` can be written as the output `name`; otherwise why not.
+std::string unfit(const std::string& name, const std::string& path) {
+  const std::string wrong = wrong_ending(name, path);
+  return wrong.empty() && !is_uri(path) ? obstacle(path, false) : wrong;
+}
+
+std::vector<NamedFile> outputs_of(const Config& config, const std::string& trace) {
   const auto& output = config.output;
-  std::vector<Named> all = {{"output.report", output.report},
-                            {"output.weights", output.weights},
-                            {"output.loss_plot", output.loss_plot},
-                            {"output.prediction", output.prediction},
-                            {"output.log", output.log},
-                            {"output.video", output.video},
-                            {"--trace", trace}};
-  std::erase_if(all, [](const Named& one) {
-    return one.path.empty() || (one.key == "output.log" && one.path == "-");
+  std::vector<NamedFile> all = {{"output.report", output.report},
+                                {"output.weights", output.weights},
+                                {"output.loss_plot", output.loss_plot},
+                                {"output.prediction", output.prediction},
+                                {"output.log", output.log},
+                                {"output.video", output.video},
+                                {"--trace", trace}};
+  std::erase_if(all, [](const NamedFile& one) {
+    return one.path.empty() || (one.name == "output.log" && one.path == "-");
   });
   return all;
 }
 
-std::vector<Named> inputs_of(const Config& config) {
-  std::vector<Named> all = {{"the config", config.name},
-                            {"task.labels", config.task.labels},
-                            {"task.teacher", config.task.teacher},
-                            {"model.file", config.model.file}};
-  const auto add_source = [&](const char* key, const std::string& uri) {
-    const io::Uri parts = io::split_uri(uri);
-    if (parts.is_file()) all.push_back({key, io::file_path(parts)});
-  };
-  add_source("source.uri", config.source.uri);
-  for (const std::string& uri : config.source.uris) add_source("source.uris", uri);
-  add_source("task.stream", config.task.stream);
+std::vector<std::pair<const char*, io::Uri>> streams_of(const Config& config) {
+  std::vector<std::pair<const char*, io::Uri>> all;
+  for (const std::string& uri : config.source.uris)
+    all.emplace_back("source.uris", io::split_uri(uri));
+  all.emplace_back("source.uri", io::split_uri(config.source.uri));
+  all.emplace_back("task.stream", io::split_uri(config.task.stream));
+  return all;
+}
+
+std::vector<NamedFile> inputs_of(const Config& config) {
+  std::vector<NamedFile> all = {{"model.weights", config.weights.file},
+                                {"the config", config.name},
+                                {"task.labels", told_live(config) ? "" : config.task.labels},
+                                {"task.teacher", config.task.teacher},
+                                {"model.file", config.model.file}};
+  for (const auto& [key, uri] : streams_of(config))
+    if (uri.is_file()) all.push_back({key, io::file_path(uri)});
   for (const std::string& plugin : config.plugins) all.push_back({"plugins", plugin});
   if (engine::is_schedule_file(config.pipeline.schedule))
     all.push_back({"pipeline.schedule", config.pipeline.schedule});
   return all;
 }
 
-bool is_read(const Config& config, const std::string& path) {
+/// The key that names the folder of the picture `path`; "": none.
+std::string picture_key(const Config& config, const std::string& path) {
   std::error_code error;
-  const io::Uri source = io::split_uri(config.source.uri);
-  if (source.scheme != "images" || !fs::exists(path, error)) return false;
-  const bool numbered = source.rest.find('%') != std::string::npos;
-  const std::string all =
-      numbered ? ("." / fs::path(source.rest).parent_path()).string() : source.rest;
-  return std::ranges::any_of(io::list_pictures(all), [&](const std::string& picture) {
-    return fs::equivalent(picture, path, error);
-  });
+  if (!fs::exists(path, error)) return "";
+  std::vector<NamedFile> folders;
+  if (!config.task.masks.empty()) folders.push_back({"task.masks", config.task.masks});
+  for (const auto& [key, uri] : streams_of(config)) {
+    if (uri.scheme != "images") continue;
+    const bool numbered = uri.rest.find('%') != std::string::npos;
+    folders.push_back(
+        {key, numbered ? ("." / fs::path(uri.rest).parent_path()).string() : uri.rest});
+    for (const std::string& folder : io::class_folders(uri.rest)) folders.push_back({key, folder});
+  }
+  for (const auto& [key, folder] : folders)
+    for (const std::string& picture : io::list_pictures(folder))
+      if (fs::equivalent(picture, path, error)) return key;
+  return "";
 }
 
 [[noreturn]] void refuse(const Config& config, const std::string& key, const std::string& what) {
@@ -129,46 +164,50 @@ bool is_read(const Config& config, const std::string& path) {
 }
 
 /// Refuses outputs that share a file. Weights may replace the initial ones.
-void require_apart(const Config& config, const std::vector<Named>& outputs) {
-  std::vector<Named> taken = inputs_of(config);
+void require_apart(const Config& config, const std::vector<NamedFile>& outputs) {
+  std::vector<NamedFile> taken = inputs_of(config);
   if (!config.checkpoint.dir.empty())
     for (const char* name : {CheckpointFiles::kNewest, CheckpointFiles::kPrevious})
       taken.push_back({"checkpoint.dir", config.checkpoint.dir + "/" + name});
-  for (const Named& output : outputs) {
+  for (const NamedFile& output : outputs) {
     if (is_uri(output.path)) continue;
-    for (const Named& other : taken)
-      if (!other.path.empty() && io::same_file(output.path, other.path))
-        refuse(config, output.key, output.path + ": is the file of " + other.key);
-    if (is_read(config, output.path))
-      refuse(config, output.key, output.path + ": is a picture of source.uri");
-    const bool start = !config.weights.file.empty() && output.key != "output.weights";
-    if (start && io::same_file(output.path, config.weights.file))
-      refuse(config, output.key, output.path + ": is the file of model.weights");
+    for (const NamedFile& other : taken) {
+      const bool may = output.name == "output.weights" && other.name == "model.weights";
+      if (!may && !other.path.empty() && io::same_file(output.path, other.path))
+        refuse(config, output.name, output.path + ": is the file of " + other.name);
+    }
+    const std::string key = picture_key(config, output.path);
+    if (!key.empty()) refuse(config, output.name, output.path + ": is a picture of " + key);
     taken.push_back(output);
-    if (output.key == "output.video") taken.push_back({output.key, output.path + ".part"});
+    if (output.name == "output.video") taken.push_back({output.name, output.path + ".part"});
   }
 }
 
 }  // namespace
 
 void require_outputs(const Config& config, const std::string& trace) {
-  const std::vector<Named> outputs = outputs_of(config, trace);
-  for (const auto& [key, path] : outputs) {
-    const std::string wrong = wrong_ending(key, path);
-    const std::string why = wrong.empty() && !is_uri(path) ? obstacle(path, false) : wrong;
-    if (!why.empty()) refuse(config, key, path + ": " + why);
-  }
+  const std::vector<NamedFile> outputs = outputs_of(config, trace);
+  require_apart(config, outputs);
+  for (const auto& [name, path] : outputs)
+    if (const std::string why = unfit(name, path); !why.empty())
+      refuse(config, name, path + ": " + why);
   for (const auto& [key, path] : {std::pair{"checkpoint.dir", config.checkpoint.dir},
                                   std::pair{"novelty.snapshots", config.novelty.snapshots}}) {
     const std::string why = path.empty() ? "" : obstacle(path, true);
     if (!why.empty()) refuse(config, key, path + ": " + why);
   }
-  require_apart(config, outputs);
 }
 
-void require_writable(const std::string& path) {
-  const std::string why = obstacle(path, false);
-  if (!why.empty()) throw ConfigError(path + ": " + why);
+void require_other_files(const std::vector<NamedFile>& outputs, std::vector<std::string> inputs) {
+  for (const auto& [option, path] : outputs) {
+    if (path.empty()) continue;
+    for (const std::string& other : inputs)
+      if (!other.empty() && io::same_file(path, other))
+        throw ConfigError(option + ": " + path + ": would replace " + other);
+    if (const std::string why = unfit(option, path); !why.empty())
+      throw ConfigError(option + ": " + path + ": " + why);
+    inputs.push_back(path);
+  }
 }
 
 }  // namespace millrace::app

@@ -10,6 +10,7 @@
 #include "io/source/source.h"
 #include "tools/app/assembly.h"
 #include "tools/app/intake.h"
+#include "tools/app/outputs/outputs.h"
 #include "tools/app/ranks/rank_grid.h"
 #include "tools/app/request.h"
 #include "tools/cli/commands/command.h"

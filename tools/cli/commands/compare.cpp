@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <iostream>
 
-#include "tools/app/config/config.h"
+#include "tools/app/outputs/outputs.h"
 #include "tools/cli/commands/command.h"
 
 namespace millrace::cli {
@@ -42,7 +42,7 @@ int compare(const CompareArguments& arguments) {
   try {
     std::vector<std::string> read = arguments.reports;
     read.insert(read.end(), arguments.logs.begin(), arguments.logs.end());
-    app::require_other_files({arguments.plot}, read);
+    app::require_other_files({{"--plot", arguments.plot}}, read);
     std::vector<NamedReport> runs;
     for (const std::string& path : arguments.reports) runs.push_back(read_report(path));
     std::cout << compare_text(runs);

@@ -51,6 +51,8 @@ app::Config config_of(const EvaluateArguments& arguments) {
   config.source.loop = false;
   if (app::told_live(config)) config.task.labels.clear();  // nobody gives labels here
   for (const std::string& setting : arguments.settings) app::apply_setting(config, setting);
+  if (!arguments.report.empty())
+    app::apply_setting(config, app::text_setting("output.report", arguments.report));
   return app::settled(std::move(config));
 }
 
@@ -94,7 +96,6 @@ std::string verdict_on(const Figure& one) {
 
 int evaluate(const EvaluateArguments& arguments) {
   catch_signals();
-  app::require_other_files({arguments.report}, {arguments.weights, arguments.source});
   app::Run run(config_of(arguments));
   run.on_tick([&] {
     if (asked_to_stop()) run.stop();

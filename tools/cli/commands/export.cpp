@@ -7,6 +7,7 @@
 #include "stages/safetensors.h"
 #include "stages/torchscript.h"
 #include "tools/app/assembly.h"
+#include "tools/app/outputs/outputs.h"
 #include "tools/cli/commands/command.h"
 
 namespace millrace::cli {
@@ -47,7 +48,7 @@ std::string handed_on(const std::string& bytes) {
 }
 
 int export_weights(const ExportArguments& arguments) {
-  app::require_other_files({arguments.onnx}, {arguments.weights, arguments.config});
+  app::require_other_files({{"--onnx", arguments.onnx}}, {arguments.weights, arguments.config});
   stages::Metadata about;
   stages::StateDict state;
   try {

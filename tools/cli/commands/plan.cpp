@@ -11,6 +11,7 @@
 #include "io/files/whole_file.h"
 #include "tools/app/assembly.h"
 #include "tools/app/config/profile_read.h"
+#include "tools/app/outputs/outputs.h"
 #include "tools/cli/commands/command.h"
 
 namespace millrace::cli {
@@ -153,7 +154,8 @@ Json plan_json(const engine::plan::Plan& plan) {
 }
 
 int plan(const PlanArguments& arguments) {
-  app::require_other_files({arguments.output, arguments.json}, {arguments.input});
+  app::require_other_files({{"--output", arguments.output}, {"--json", arguments.json}},
+                           {arguments.input});
   app::Config config;
   Profile profile;
   const bool measured = arguments.input.ends_with(".toml");

@@ -15,6 +15,7 @@
 #include "engine/trainer/trainer.h"
 #include "io/files/whole_file.h"
 #include "tools/app/assembly.h"
+#include "tools/app/outputs/outputs.h"
 #include "tools/app/run.h"
 #include "tools/cli/commands/command.h"
 
@@ -126,8 +127,7 @@ int profile(const ProfileArguments& arguments) {
   std::optional<app::Config> config;
   std::unique_ptr<engine::Exchange> ranks = app::launched_ranks();
   if (!ranks || ranks->rank() == 0) {  // rank 0 does the rest
-    if (!arguments.json.empty()) app::require_writable(arguments.json);
-    app::require_other_files({arguments.json}, {arguments.config});
+    app::require_other_files({{"--json", arguments.json}}, {arguments.config});
     config = app::load_argument(arguments.config, arguments.settings);
   }
   const engine::plan::HandOff sums = ranks ? engine::measure_sums(*ranks) : engine::plan::HandOff();

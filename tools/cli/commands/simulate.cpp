@@ -11,6 +11,7 @@
 #include "io/files/whole_file.h"
 #include "tools/app/config/config.h"
 #include "tools/app/config/profile_read.h"
+#include "tools/app/outputs/outputs.h"
 #include "tools/cli/commands/command.h"
 #include "tools/cli/commands/schedule.h"
 
@@ -213,8 +214,9 @@ void write_files(const SimulateArguments& arguments, const Schedule& schedule,
 }
 
 int simulate_costs(const SimulateArguments& arguments) {
-  app::require_other_files({arguments.trace, arguments.svg, arguments.json},
-                           {arguments.profile, arguments.schedule});
+  app::require_other_files(
+      {{"--trace", arguments.trace}, {"--svg", arguments.svg}, {"--json", arguments.json}},
+      {arguments.profile, arguments.schedule});
   const Schedule schedule = chosen_schedule(arguments, stages_of_cut(arguments));
   Simulation simulation;
   try {
