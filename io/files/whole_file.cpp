@@ -1,14 +1,18 @@
 #include "io/files/whole_file.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <cstdio>
 #include <cstring>
+#include <limits>
 #include <mutex>
 #include <random>
 #include <set>
 #include <stdexcept>
 
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <sys/file.h>
 #include <sys/socket.h>
@@ -36,15 +40,14 @@ struct Temporary {
 
 constexpr int kReaderPatience = 5000;  // ms to wait for a pipe's reader
 
-void write_all(int fd, std::string_view bytes, const std::string& path) {
+/// Writes at most `piece` bytes at a time.
+void write_all(int fd, std::string_view bytes, const std::string& path,
+               std::size_t piece = std::numeric_limits<std::size_t>::max()) {
   while (!bytes.empty()) {
-    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno == EAGAIN) {
-      pollfd reader{.fd = fd, .events = POLLOUT, .revents = 0};
-      if (::poll(&reader, 1, kReaderPatience) == 0) fail(path, "is not being read");
-      continue;
-    }
-    if (written < 0 && errno != EINTR) fail(path);
+    pollfd reader{.fd = fd, .events = POLLOUT, .revents = 0};
+    if (::poll(&reader, 1, kReaderPatience) == 0) fail(path, "is not being read");
+    const ssize_t written = ::write(fd, bytes.data(), std::min(bytes.size(), piece));
+    if (written < 0 && errno != EINTR && errno != EAGAIN) fail(path);
     if (written > 0) bytes.remove_prefix(written);
   }
 }
@@ -55,11 +58,14 @@ void sync_folder(const fs::path& folder, const std::string& path) {
   if (!dir || (::fsync(dir.get()) != 0 && errno != EINVAL)) fail(path);
 }
 
-// /dev/stdout or a pipe must be written to, not replaced.
-void write_stream(const std::string& path, std::string_view bytes) {
-  Descriptor out(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+// A pipe or a standard stream must be written to, not replaced. A standard stream is not opened
+// anew, since that would write from the start of its file.
+void write_stream(const std::string& path, std::string_view bytes, int standard) {
+  if (standard >= 0) std::fflush(stdout);
+  Descriptor out(standard >= 0 ? ::dup(standard)
+                               : ::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
   if (!out) fail(path, errno == ENXIO ? "is not being read" : std::strerror(errno));
-  write_all(out.get(), bytes, path);
+  write_all(out.get(), bytes, path, PIPE_BUF);  // so many never block after poll()
   if (out.close() != 0) fail(path);
 }
 
@@ -166,6 +172,17 @@ Descriptor claim_name(const std::string& path) {
 
 }  // namespace
 
+int standard_stream(const std::string& path) {
+  if (path == "-") return STDOUT_FILENO;
+  struct stat there {
+  }, open{};
+  if (::stat(path.c_str(), &there) != 0) return -1;
+  for (const int stream : {STDOUT_FILENO, STDERR_FILENO})
+    if (::fstat(stream, &open) == 0 && open.st_dev == there.st_dev && open.st_ino == there.st_ino)
+      return stream;
+  return -1;
+}
+
 std::filesystem::path folder_of(const fs::path& file) {
   return file.has_parent_path() ? file.parent_path() : fs::path(".");
 }
@@ -196,9 +213,11 @@ void put_in_place(const std::string& temporary, const std::string& path) {
 
 void write_whole(const std::string& path, std::string_view bytes, const std::string& previous) {
   std::error_code error;
+  const int standard = standard_stream(path);
+  if (standard >= 0) return write_stream(path, bytes, standard);
   const fs::file_status status = fs::status(path, error);  // follows links
   if (fs::is_directory(status)) fail(path, "is a folder");
-  if (fs::exists(status) && !fs::is_regular_file(status)) return write_stream(path, bytes);
+  if (fs::exists(status) && !fs::is_regular_file(status)) return write_stream(path, bytes, -1);
   replace_file(behind_links(path), bytes, previous, path);
 }
 

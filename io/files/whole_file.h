@@ -11,9 +11,13 @@ namespace millrace::io {
 /// Writes `bytes` to a temporary beside `path`, fsyncs it, renames it to `path` and fsyncs the
 /// folder. Creates missing parent folders, preserves the mode of a replaced file and removes
 /// temporaries of killed processes. `previous`: name in the same folder under which the replaced
-/// file survives; "": none. Thread-safe. Throws std::runtime_error "PATH: cause", and changes no
-/// file then.
+/// file survives; "": none. A pipe, a device or a standard stream is written to instead.
+/// Thread-safe. Throws std::runtime_error "PATH: cause", and changes no file then.
 void write_whole(const std::string& path, std::string_view bytes, const std::string& previous = "");
+
+/// STDOUT_FILENO for "-", or the one of stdout and stderr that is open on the file `path`, as
+/// /dev/stdout is; -1: none. What is written there follows what was written before.
+int standard_stream(const std::string& path);
 
 /// Its folder; "." for a bare name.
 std::filesystem::path folder_of(const std::filesystem::path& file);

@@ -206,6 +206,24 @@ class Reports(program.CliTest):
         outcome = self.run_with("--quiet", "--report", "/dev/stdout")
         self.assertEqual(json.loads(outcome.out)["frames"]["trained"], 30)
 
+    @program.each("-", "/dev/stdout")
+    def test_what_goes_to_stdout_follows_what_was_there(self, out):
+        config, told = self.write(self.config(task={"kind": "autoencode"})), self.folder / "told"
+
+        def add(*words, to=">>"):
+            subprocess.run(["bash", "-c", f'"$0" "$@" {to} "{told}"', program.MILLRACE, *map(str, words)], check=True,
+                           timeout=100, stderr=subprocess.DEVNULL)
+            return told.read_text()
+
+        told.write_text("before\n")
+        before, report = add("run", config, "--quiet", "--report", out).split("\n", 1)
+        self.assertEqual((before, json.loads(report)["frames"]["trained"]), ("before", 30))
+        self.assertTrue(add("run", config, "--quiet", "--trace", out).startswith(f"before\n{report}"))
+        log = add("run", config, "--set", f"output.log={out}", "--set", "output.log_every=1", to=">").splitlines()
+        self.assertEqual([json.loads(line)["frame"] for line in log[:30]], list(range(30)))
+        self.assertEqual(len(log) == 30, out == "-", "the summary is elsewhere")
+        self.assertRegex(add("simulate", "partime", "--json", out), r'(?s)^\{"frame":0,.*\ntotal .*"period_ms"')
+
     def test_report_option_wins_and_files_are_replaced_whole(self):
         for _ in range(2):
             self.run_with("--quiet", "--report", self.folder / "a.json", report=self.folder / "b.json")

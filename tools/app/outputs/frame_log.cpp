@@ -13,6 +13,8 @@
 #include <filesystem>
 #include <stdexcept>
 
+#include "io/files/whole_file.h"
+
 namespace millrace::app {
 namespace {
 
@@ -54,7 +56,8 @@ FrameLog::FrameLog(const std::string& path, std::int64_t every, LogSubject subje
 }
 
 void FrameLog::open() {
-  file_ = path_ == "-" ? io::Descriptor(dup(STDOUT_FILENO)) : open_to_append(path_);
+  const int standard = io::standard_stream(path_);
+  file_ = standard >= 0 ? io::Descriptor(dup(standard)) : open_to_append(path_);
 }
 
 void FrameLog::note(const engine::SampleInfo& info, float loss) {
@@ -160,7 +163,8 @@ void FrameLog::fail(const std::string& cause) {
   // Part of a line may have been written: truncate it, or else repeat the whole line.
   struct stat there {};
   const bool taken_back = fstat(file_.get(), &there) == 0 && S_ISREG(there.st_mode) &&
-                          ftruncate(file_.get(), there.st_size - off_t(done_)) == 0;
+                          ftruncate(file_.get(), there.st_size - off_t(done_)) == 0 &&
+                          lseek(file_.get(), 0, SEEK_END) >= 0;
   if (done_ > 0 && !taken_back) text_ = "\n" + text_;
   done_ = 0;
   if (path_ != "-") file_.close();

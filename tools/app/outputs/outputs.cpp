@@ -39,6 +39,7 @@ std::string trial(const fs::path& folder, std::string name) {
 
 /// "" if `path` can be created or overwritten, as a folder if `folder`; otherwise why not.
 std::string obstacle(const std::string& path, bool folder) {
+  if (!folder && io::standard_stream(path) >= 0) return "";
   std::error_code ignored;
   const fs::file_status there = fs::status(path, ignored);
   if (ignored == std::errc::filename_too_long ||
@@ -110,9 +111,7 @@ std::vector<NamedFile> outputs_of(const Config& config, const std::string& trace
                                 {"output.log", output.log},
                                 {"output.video", output.video},
                                 {"--trace", trace}};
-  std::erase_if(all, [](const NamedFile& one) {
-    return one.path.empty() || (one.name == "output.log" && one.path == "-");
-  });
+  std::erase_if(all, [](const NamedFile& one) { return one.path.empty(); });
   return all;
 }
 
@@ -196,6 +195,10 @@ void require_outputs(const Config& config, const std::string& trace) {
     const std::string why = path.empty() ? "" : obstacle(path, true);
     if (!why.empty()) refuse(config, key, path + ": " + why);
   }
+}
+
+bool uses_stdout(const Config& config, const std::string& trace) {
+  return std::ranges::count(outputs_of(config, trace), "-", &NamedFile::path) > 0;
 }
 
 void require_other_files(const std::vector<NamedFile>& outputs, std::vector<std::string> inputs) {

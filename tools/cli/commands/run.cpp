@@ -16,6 +16,7 @@
 #include "engine/pipeline/exchange.h"
 #include "io/files/descriptor.h"
 #include "io/source/source.h"
+#include "tools/app/outputs/outputs.h"
 #include "tools/app/run.h"
 #include "tools/cli/commands/command.h"
 #include "tools/cli/commands/signals.h"
@@ -198,7 +199,8 @@ int learn(const RunArguments& arguments, engine::Exchange* ranks) {
   attendant.finish();
   for (const std::string& what : run.save()) failed(what);
   if (!arguments.quiet)
-    (config.output.log == "-" ? std::cerr : std::cout) << run.summary() << std::flush;
+    (app::uses_stdout(config, options.trace) ? std::cerr : std::cout)
+        << run.summary() << std::flush;
   if (!run.source_error().empty()) failed(run.source_error());
   if (!failure.empty()) throw std::runtime_error(failure);
   return kDone;
