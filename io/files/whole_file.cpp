@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <mutex>
@@ -181,6 +182,11 @@ int standard_stream(const std::string& path) {
     if (::fstat(stream, &open) == 0 && open.st_dev == there.st_dev && open.st_ino == there.st_ino)
       return stream;
   return -1;
+}
+
+std::string at_home(const std::string& path) {
+  const char* const home = std::getenv("HOME");
+  return home && path.starts_with("~/") ? home + path.substr(1) : path;
 }
 
 std::filesystem::path folder_of(const fs::path& file) {

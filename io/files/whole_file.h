@@ -19,6 +19,9 @@ void write_whole(const std::string& path, std::string_view bytes, const std::str
 /// /dev/stdout is; -1: none. What is written there follows what was written before.
 int standard_stream(const std::string& path);
 
+/// `path` with a leading "~/" replaced by the user's home folder.
+std::string at_home(const std::string& path);
+
 /// Its folder; "." for a bare name.
 std::filesystem::path folder_of(const std::filesystem::path& file);
 

@@ -224,6 +224,14 @@ class Reports(program.CliTest):
         self.assertEqual(len(log) == 30, out == "-", "the summary is elsewhere")
         self.assertRegex(add("simulate", "partime", "--json", out), r'(?s)^\{"frame":0,.*\ntotal .*"period_ms"')
 
+    def test_a_file_in_the_home_folder_and_one_whose_name_is_not_utf_8(self):
+        odd, home = os.fsdecode(os.fsencode(self.folder) + b"/\xc3\xff.json"), {"HOME": str(self.folder)}
+        config = self.write(self.config(count=3, task={"kind": "autoencode"}, output={"log": "~/log.jsonl"}))
+        self.succeed("run", config, "--report", odd, "--trace=~/trace.json", "--set", "output.weights=~/w.safetensors",
+                     env=home)
+        left = {path.name for path in self.folder.iterdir()}
+        self.assertEqual(left, {"config.toml", "frames3", "log.jsonl", "trace.json", "w.safetensors", Path(odd).name})
+
     def test_report_option_wins_and_files_are_replaced_whole(self):
         for _ in range(2):
             self.run_with("--quiet", "--report", self.folder / "a.json", report=self.folder / "b.json")

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <type_traits>
 
+#include "io/files/whole_file.h"
 #include "io/text/nearest_name.h"
 #include "stages/loss.h"
 #include "tools/app/config/config_keys.h"
@@ -114,7 +115,7 @@ std::optional<T> read_as(const toml::node& node, const Range& range) {
     const auto text = node.value_exact<std::string>();
     const bool good = text && (range.choices.empty() || contains(range.choices, *text) ||
                                (range.or_if && range.or_if(*text)));
-    return good ? text : std::nullopt;
+    return good ? std::optional(io::at_home(*text)) : std::nullopt;
   } else if constexpr (std::is_same_v<T, bool>) {
     if (range.choices.empty()) return node.value_exact<bool>();
     const auto name = node.value_exact<std::string>();

@@ -13,6 +13,7 @@
 #include <limits>
 #include <map>
 
+#include "io/files/whole_file.h"
 #include "io/source/source.h"
 #include "io/text/nearest_name.h"
 #include "tools/app/run.h"
@@ -84,6 +85,16 @@ void add_answers(CLI::App& program) {
       ->check(CLI::IsMember({"bash"}));
 }
 
+/// The arguments, with "~/" expanded where a shell leaves it: in quotes and in --option=~/file.
+std::vector<std::string> words_of(int argc, char** argv) {
+  std::vector<std::string> words(argv, argv + argc);
+  for (std::string& word : words) {
+    const std::size_t value = word.starts_with("--") ? word.find("=~/") + 1 : 0;  // npos + 1 is 0
+    word.replace(value, std::string::npos, io::at_home(word.substr(value)));
+  }
+  return words;
+}
+
 int main_program(int argc, char** argv) {
   const std::string unknown = unknown_command(argc, argv);
   if (!unknown.empty()) return fail(kBadUsage, unknown);
@@ -95,8 +106,11 @@ int main_program(int argc, char** argv) {
     options->callback([&code, run = command.add(*options)] { code = run(); });
   }
   add_answers(program);
+  const std::vector<std::string> words = words_of(argc, argv);
+  std::vector<const char*> all;
+  for (const std::string& word : words) all.push_back(word.c_str());
   try {
-    program.parse(argc, argv);
+    program.parse(argc, all.data());
     return code;
   } catch (const CLI::Success& success) {
     return program.exit(success);
