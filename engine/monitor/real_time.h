@@ -17,11 +17,12 @@ struct FrameCounts {
   std::int64_t trained = 0;
   std::int64_t dropped = 0;         ///< replaced by a newer one, or predicted only
   std::int64_t predicted_only = 0;  ///< of the dropped
-  /// Broken, in a minibatch that the stream did not fill, or without a target.
+  /// Broken, without a target, or in a minibatch with such a frame or that the stream did not fill.
   std::int64_t rejected = 0;
   std::int64_t without_target = 0;  ///< of the rejected: predicted, but without a target
-  std::int64_t replayed = 0;        ///< trained on again; in no other count
-  std::int64_t predicted() const { return trained + predicted_only + without_target; }
+  std::int64_t incomplete = 0;  ///< of the rejected: predicted, in a minibatch with such a frame
+  std::int64_t replayed = 0;    ///< trained on again; in no other count
+  std::int64_t predicted() const { return trained + predicted_only + without_target + incomplete; }
   std::int64_t in_flight() const { return received - trained - dropped - rejected; }
 };
 

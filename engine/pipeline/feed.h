@@ -90,14 +90,12 @@ class Feed {
   // Late targets (PipelineOptions::late_targets):
 
   /// ready: the target of `sample` has been written; end: it never will be. Blocks for at most
-  /// about `patience`. Called by the worker of each stage that computes a loss.
+  /// about `patience`. Called by the worker of each stage that computes a loss, and by stage 0's.
   virtual Status target(Sample&, std::chrono::microseconds) { return Status::ready; }
   /// ready once target() would not return wait for any sample taken. Blocks as target() does.
   virtual Status targets_known(std::chrono::microseconds) { return Status::ready; }
   /// Whether it works for targets; else they arrive with the stream.
   virtual bool computes_targets() const { return false; }
-  /// Samples taken whose target never came. Any thread.
-  virtual std::int64_t missed() const { return 0; }
 };
 
 /// Sees each prediction, in sample order. Called by the last stage's worker (several replicas call

@@ -51,22 +51,21 @@ class Gateway {
     const bool whole = sample % shared_.choice == 0;  // ends between minibatches
     bool ends =
         whole && shared_.options.drain && shared_.options.drain->load(std::memory_order_relaxed);
-    Feed::Status status = Feed::Status::wait;
-    if (!ends && whole && full()) {
-      // A sample whose target never comes makes room for another one.
-      ends = shared_.feed.targets_known(patience) == Feed::Status::ready && full();
-    } else if (!ends) {
-      status = shared_.feed.poll(patience);
-      ends = status == Feed::Status::end;
+    if (!ends && whole && full(/*targets_known=*/false)) {
+      // An update that lacks a target makes room for another one.
+      if (shared_.feed.targets_known(patience) != Feed::Status::ready) return Feed::Status::wait;
+      ends = full(/*targets_known=*/true);
     }
-    if (!ends) return status;
-    end_of_stream(sample);
-    return Feed::Status::end;
+    const Feed::Status status = ends ? Feed::Status::end : shared_.feed.poll(patience);
+    if (status == Feed::Status::end) end_of_stream(sample);
+    return status;
   }
   /// Fills the slot of `sample`, for which the worker has waited since `asked`.
   virtual void take(std::int64_t sample, Clock::time_point asked) {
     shared_.pipeline.monitor.admitted(asked, Clock::now());
     Sample& taken = shared_.in_flight(sample);
+    Admission& admission = shared_.admission;
+    if (sample >= shared_.schedule().slots()) settle(admission, taken, taken.info.has_target);
     SampleInfo& info = taken.info = {};
     shared_.feed.take(taken);
     const Pipeline& pipeline = shared_.pipeline;
@@ -75,14 +74,8 @@ class Gateway {
     info.fate = choose(sample) ? Fate::trained : Fate::predicted_only;
     if (!info.has_target) info.fate = Fate::without_target;
     if (pipeline.guard) pipeline.guard->scene.see(taken, info.has_target && !pipeline.late_targets);
-    shared_.fates.admit(sample, info.replayed);
-    Admission& admission = shared_.admission;
     admission.admitted = sample + 1;
-    if (info.replayed) {
-      ++admission.replays;
-    } else if (info.fate != Fate::trained) {
-      ++admission.left_out;
-    }
+    if (info.replayed) ++admission.replays;
   }
 
   // Output side: called by the last stage's worker, in sample order.
@@ -121,11 +114,26 @@ class Gateway {
   Shared& shared_;
 
  private:
-  /// The limit on samples to train on is reached.
-  bool full() const {
-    const Admission& now = shared_.admission;
+  /// Counts the next sample. `has_target`: whether it has its target or may still get it.
+  void settle(Admission& now, const Sample& sample, bool has_target) const {
+    const Schedule& schedule = shared_.schedule();
+    now.fresh += sample.info.replayed ? 0 : 1;
+    now.whole = now.whole && has_target && sample.info.fate == Fate::trained;
+    if (++now.settled % schedule.samples_an_update(schedule.stages - 1) != 0) return;
+    now.learned += now.whole ? now.fresh : 0;
+    now.fresh = 0;
+    now.whole = true;
+  }
+  /// The limit on samples to train on is reached, if all targets come unless they are known.
+  bool full(bool targets_known) const {
     const std::int64_t limit = shared_.options.limit;
-    return limit > 0 && now.admitted - now.replays - now.left_out - shared_.feed.missed() >= limit;
+    if (limit <= 0) return false;
+    Admission now = shared_.admission;
+    while (now.settled < now.admitted) {
+      Sample& sample = shared_.in_flight(now.settled);
+      settle(now, sample, !targets_known || !shared_.never_comes(sample));
+    }
+    return now.learned >= limit;
   }
   /// Whether to train on a fresh sample.
   bool choose(std::int64_t sample) {

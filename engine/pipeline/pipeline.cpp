@@ -113,10 +113,14 @@ Outcome run_pipeline(const Pipeline& pipeline, Feed& feed, Observer* observer,
   if (failure) give_up(*gateway, failure);
   const std::int64_t admitted = shared.admission.admitted, replays = shared.admission.replays;
   const std::int64_t used = schedule.trained(admitted);
-  shared.fates.take_back(used);
+  for (std::int64_t sample = std::max(used, admitted - slots); sample < admitted; ++sample) {
+    Sample& last = shared.in_flight(sample);
+    if (shared.never_comes(last))
+      shared.fates.predicted(sample, Fate::without_target, last.info.replayed);
+  }
+  shared.fates.end_at(used);
   const FateCounts fates = gateway->finish();
-  const std::int64_t counted = fates.replayed + fates.replay_skipped;
-  return {fates, admitted, admitted - used - (replays - counted)};
+  return {fates, admitted, admitted - replays - fates.fresh()};
 }
 
 }  // namespace millrace::engine

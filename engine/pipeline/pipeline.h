@@ -61,10 +61,10 @@ struct Pipeline {
   const RankOptions* ranks = nullptr;
 };
 
-/// admitted = trained + predicted_only + without_target + replayed + replay_skipped + rejected.
+/// admitted = fresh() + replayed + replay_skipped + rejected + replays in a trailing group.
 struct Outcome : FateCounts {
   std::int64_t admitted = 0;
-  std::int64_t rejected = 0;  ///< in a trailing group that the stream did not fill
+  std::int64_t rejected = 0;  ///< with a target, in a trailing group that the stream did not fill
 
   Outcome& operator+=(const Outcome& more) {
     FateCounts::operator+=(more);

@@ -327,7 +327,6 @@ class RankGateway final : public Gateway {
     SampleInfo& known = shared_.in_flight(sample).info;
     if (known.sample == info.sample) return;  // written once: other threads may be reading it
     known = info;
-    shared_.fates.admit(sample, info.replayed);
   }
   /// On rank 0, after all earlier samples.
   void show(std::int64_t sample, float loss) {

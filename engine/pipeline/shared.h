@@ -54,8 +54,11 @@ class SlotPool {
 /// Counts of admitted samples. Written by stage 0's workers in turn, read after the join.
 struct Admission {
   std::int64_t admitted = 0;
-  std::int64_t replays = 0;          ///< among the admitted
-  std::int64_t left_out = 0;         ///< among the others, known not to be trained on
+  std::int64_t replays = 0;  ///< among the admitted
+  std::int64_t settled = 0;  ///< the first of them, whose slots were used again
+  std::int64_t learned = 0;  ///< of the settled without replays, in updates that are applied
+  std::int64_t fresh = 0;    ///< of the settled without replays, in the current update
+  bool whole = true;         ///< whether the current update may be applied
   std::int64_t left_out_groups = 0;  ///< since the last group that is trained on
   bool learns = true;                ///< whether the current group is trained on
 };
@@ -95,6 +98,11 @@ struct Shared {
     const bool limited = samples != kEndless && action.op != Op::forward;
     return stop.load(std::memory_order_relaxed) ||
            action.sample >= (limited ? schedule().applied(samples) : samples);
+  }
+  /// Whether the late target of a sample in flight is known never to come.
+  bool never_comes(Sample& sample) const {
+    return pipeline.late_targets &&
+           feed.target(sample, std::chrono::microseconds(0)) == Feed::Status::end;
   }
   Sample& in_flight(std::int64_t sample) { return *samples[std::size_t(pool.slot_of(sample))]; }
 };

@@ -544,6 +544,8 @@ class Worker {
     const float loss =
         info.has_target ? stage(action).step->loss(slot(action.sample)) : std::nanf("");
     gateway_.predicted(action.sample, loss);
+    shared_.fates.predicted(action.sample, info.has_target ? info.fate : Fate::without_target,
+                            info.replayed);
     if (LossGuard* const guard = shared_.pipeline.guard)
       verdict(action.sample) = guard->judge(info, loss);
   }

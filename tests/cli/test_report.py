@@ -19,7 +19,7 @@ NUMBER, COUNT, TEXT, FLAG = (int, float), int, str, bool
 KEYS = {
     "schedule": TEXT, "stages": COUNT, "devices": [TEXT], "cut": list,
     "frames": {"received": COUNT, "trained": COUNT, "dropped": COUNT, "rejected": COUNT, "in_flight": COUNT},
-    "task": {"kind": TEXT, "loss": TEXT, "without_target": COUNT},
+    "task": {"kind": TEXT, "loss": TEXT, "without_target": COUNT, "minibatch_rejected": COUNT},
     "updates": [COUNT],
     "timing_ms": {"stage": [NUMBER], "T": NUMBER, "T_over_N": NUMBER, "bottleneck": NUMBER, "step_p50": NUMBER,
                   "step_p99": NUMBER, "speedup_K": NUMBER},

@@ -182,10 +182,23 @@ class Targets(reference.ReferenceTest):
                     network_of(VECTOR), samples, lambda y, t: functional.cross_entropy(y, t, label_smoothing=smoothing), tables,
                     *program.sets(f"task.loss={program.toml_value(loss)}", "optimizer.lr=0.01"), lr=0.01)
                 self.assertEqual(report["frames"], {"received": 40, "trained": 32, "dropped": 0, "rejected": 8, "in_flight": 0})
-                self.assertEqual(report["task"], {"kind": "label", "loss": "cross-entropy", "without_target": 8})
+                self.assertEqual(report["task"], {"kind": "label", "loss": "cross-entropy", "without_target": 8,
+                                                  "minibatch_rejected": 0})
                 hits = [y.argmax() == truth for y, truth in zip(outputs, truths)]
                 self.assertAlmostEqual(report["accuracy"]["mean"], sum(hits).item() / 32)
                 self.assertAlmostEqual(report["accuracy"]["majority"]["mean"], sum(majority) / 32)
+
+    def test_a_frame_without_a_class_rejects_its_minibatch(self):
+        told = [n for n in range(22) if n not in (5, 21)]  # 5 is in the second of five, 21 in the last, which has 2
+        (self.folder / "labels.csv").write_text("frame,class\n" + "".join(f"{n},{n % 2}\n" for n in told))
+        tables = self.config(program.random_frames(1, 22), VECTOR, kind="label", labels=self.folder / "labels.csv")
+        tables["pipeline"] |= {"schedule": "gpipe"}
+        outcome = self.succeed("run", self.write(program.bare(tables)), "--report", self.folder / "report.json")
+        report = self.report()
+        self.assertEqual(report["frames"], {"received": 22, "trained": 16, "dropped": 0, "rejected": 6, "in_flight": 0})
+        self.assertEqual((report["task"]["without_target"], report["task"]["minibatch_rejected"]), (2, 3))
+        self.assertIn("of the rejected 2 were predicted, but had no target, and 3 shared a minibatch with such a frame",
+                      outcome.out)
 
     def test_auxiliary_heads_tell_classes_too(self):
         layers = [{**CONV, "out": 4}, {"type": "relu"}, {"type": "flatten"}, {"type": "linear", "out": 3}]

@@ -60,8 +60,9 @@ struct Intake {
             .trained = fates.trained,
             .dropped = queue.dropped() + fates.predicted_only,
             .predicted_only = fates.predicted_only,
-            .rejected = queue.rejected() + fates.without_target,
+            .rejected = queue.rejected() + fates.without_target + fates.incomplete,
             .without_target = fates.without_target,
+            .incomplete = fates.incomplete,
             .replayed = fates.replayed};
   }
   /// Starts reading. If nothing is dropped, it ends after `limit` frames (0: no limit).

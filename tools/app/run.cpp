@@ -35,8 +35,7 @@ engine::PipelineOptions pipeline_options(RunParts& p, std::int64_t limit) {
 
 /// Whether users or the limit end the run, rather than the stream.
 bool is_ending(RunParts& p, const engine::FrameCounts& frames, std::int64_t limit) {
-  const std::int64_t learnable =
-      p.learner.feed->taken() - frames.without_target - frames.predicted_only;
+  const std::int64_t learnable = p.learner.feed->taken() - (frames.predicted() - frames.trained);
   return p.progress.stopping.load(std::memory_order_relaxed) || (limit > 0 && learnable >= limit);
 }
 

@@ -147,8 +147,42 @@ TEST(LateTargets, APredictionIsShownBeforeItsTargetComes) {
       rig.late_targets = true;
       const Outcome outcome = rig.run(random_sleeps(), feed, &feed);
       EXPECT_EQ(feed.told, 60) << name;
-      EXPECT_EQ(outcome.trained + outcome.without_target, 60) << name;
-      EXPECT_GE(outcome.without_target, 9) << name;
+      EXPECT_EQ(outcome.fresh(), 60) << name;
+      EXPECT_EQ(outcome.without_target, 9) << name;
+    }
+  }
+}
+
+/// Gives samples without a target, too.
+class SomeTold final : public CountedFeed {
+ public:
+  using CountedFeed::CountedFeed;
+
+ private:
+  void fill(std::int64_t n, Sample& sample) override { sample.info.has_target = n % 7 != 3; }
+};
+
+TEST(Minibatches, AMissingTargetRejectsItsMinibatchWhichIsNoneOfTheLimit) {
+  const auto run = [](const std::string& name, bool late, std::int64_t samples,
+                      std::int64_t limit) {
+    FakePipeline rig = pipeline_of(name, 4, 0);
+    ShownFirst shown_first(samples);
+    SomeTold some_told(samples);
+    rig.late_targets = late;
+    return late ? rig.run({.limit = limit}, shown_first, &shown_first)
+                : rig.run({.limit = limit}, some_told, nullptr);
+  };
+  for (const std::string name : {"gpipe", "1f1b", "zb-h1", "2bw", "interleaved"}) {
+    for (const bool late : {false, true}) {
+      if (late && (name == "2bw" || name == "interleaved")) continue;
+      const Outcome limited = run(name, late, 1000, 12);  // without a target: 3, 10, 17
+      EXPECT_EQ(numbers_of(limited), (Numbers{24, 12, 0, 0})) << name << late;
+      EXPECT_EQ(limited.without_target, 3) << name << late;
+      EXPECT_EQ(limited.incomplete, 9) << name << late;
+      const Outcome ended = run(name, late, 11, 0);  // without a target: 3, and 10 at the end
+      EXPECT_EQ(numbers_of(ended), (Numbers{11, 4, 0, 2})) << name << late;
+      EXPECT_EQ(ended.without_target, 2) << name << late;
+      EXPECT_EQ(ended.incomplete, 3) << name << late;
     }
   }
 }

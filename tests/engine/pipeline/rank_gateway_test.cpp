@@ -228,8 +228,7 @@ TEST(Ranks, DrainWhenRankZeroIsAskedTo) {
   EXPECT_EQ(ranks.failures, std::vector<std::string>(2));
   const Outcome& outcome = ranks.outcomes[0];
   const std::int64_t replays = (outcome.admitted + 2) / 5;  // samples 2, 7, 12, ...
-  EXPECT_EQ(outcome.trained + outcome.without_target + outcome.rejected + replays,
-            outcome.admitted);
+  EXPECT_EQ(outcome.fresh() + outcome.rejected + replays, outcome.admitted);
   EXPECT_LT(outcome.admitted, 100);
 }
 

@@ -113,7 +113,6 @@ class NextFrameFeed final : public FrameFeed {
     if (any_open() && !rests() && waiting() <= horizon_) look(patience);
     return any_open() ? Status::wait : Status::ready;
   }
-  std::int64_t missed() const override { return missed_.load(std::memory_order_relaxed); }
   std::int64_t pending() const override { return unfit() + waiting(); }
   std::int64_t unfit() const override { return unpaired_.load(std::memory_order_relaxed); }
 
@@ -182,7 +181,6 @@ class NextFrameFeed final : public FrameFeed {
   }
   void miss(Awaited& awaited) {
     if (awaited.target.load(std::memory_order_relaxed) != Target::open) return;
-    missed_.fetch_add(1, std::memory_order_relaxed);
     awaited.target.store(Target::missing, std::memory_order_release);
   }
   bool any_open() const {
@@ -209,10 +207,9 @@ class NextFrameFeed final : public FrameFeed {
   std::vector<io::Frame> window_;  ///< ring: frames of the latest samples and of those to come
   std::int64_t arrived_ = 0, passed_ = 0, behind_until_ = -1;
   bool ended_ = false;
-  std::vector<Awaited> awaited_;  ///< [slot]
-  std::mutex told_mutex_;         ///< guards told_ only
-  std::condition_variable told_;  ///< a sample's target may have arrived
-  std::atomic<std::int64_t> missed_{0};
+  std::vector<Awaited> awaited_;           ///< [slot]
+  std::mutex told_mutex_;                  ///< guards told_ only
+  std::condition_variable told_;           ///< a sample's target may have arrived
   std::atomic<std::int64_t> unpaired_{0};  ///< frames left out, as they had no target
 };
 

@@ -110,7 +110,6 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
   Status targets_known(std::chrono::microseconds patience) override {
     return stream_.targets_known(patience);
   }
-  std::int64_t missed() const override { return stream_.missed(); }
 
   void shown(engine::Sample& sample) override {
     const engine::Clock::duration passed = sample.info.predicted - entry(sample).taken;

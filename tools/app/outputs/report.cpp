@@ -372,7 +372,8 @@ Json make_report(const Request& request, const Progress& progress, const RankTea
   Json report = trainer_report(trainer, now, r, frames, idle);
   report["task"] = {{"kind", config.task.kind},
                     {"loss", config.task.loss.text()},
-                    {"without_target", frames.without_target}};
+                    {"without_target", frames.without_target},
+                    {"minibatch_rejected", frames.incomplete}};
   report["realtime"] = real_time_json(r, learner.real_time.verdict(r));
   report["realtime"]["F_estimated"] = learner.rate_watch.estimated();
   report["dead_units"] = dead_units_json(now);

@@ -33,9 +33,11 @@ void tell_frames(std::ostream& out, const Json& report) {
   if (frames["in_flight"] > 0) out << " + " << frames["in_flight"] << " in flight";
   const Json& predicted = report["overload"]["predicted_only"];
   if (predicted > 0) out << "; of the dropped " << predicted << " were predicted";
-  const Json& without_target = report["task"]["without_target"];
+  const Json &without_target = report["task"]["without_target"],
+             &incomplete = report["task"]["minibatch_rejected"];
   if (without_target > 0)
     out << "; of the rejected " << without_target << " were predicted, but had no target";
+  if (incomplete > 0) out << ", and " << incomplete << " shared a minibatch with such a frame";
   if (report.contains("replay") && frames.contains("replayed")) {
     out << "; " << frames["replayed"] << " replayed, " << text(report["replay"]["share"])
         << " of all trained samples";
