@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <stdexcept>
+#include <string>
 
 namespace millrace::engine {
 namespace {
@@ -180,8 +182,15 @@ Alarm LossGuard::judge(const SampleInfo& sample, float loss) {
 
 Alarm LossGuard::verdict(const SampleInfo& sample, float loss) {
   if (sample.sample < is_.discard_until) return discard(sample, loss);
-  if (!std::isfinite(loss))
-    return ++is_.not_finite < kNotFinite ? Alarm::discard : roll_back(sample, loss);
+  if (!std::isfinite(loss)) {
+    if (++is_.not_finite < kNotFinite) return Alarm::discard;
+    if (is_.began < 0) {
+      throw std::runtime_error("guard: the first " + std::to_string(kNotFinite) +
+                               " losses were not finite, so there are no good weights to return "
+                               "to: start from other weights");
+    }
+    return roll_back(sample, loss);
+  }
   remember(is_, {loss, sample.scene});
   return look(sample);
 }

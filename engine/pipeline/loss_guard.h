@@ -54,13 +54,13 @@ class SceneWatch {
 };
 
 /// Detects divergence from the losses of an endless run, early enough to roll back. A non-finite
-/// loss is discarded: one may be its frame's fault, four in a row are the weights'. The loss is
-/// raised if the median of the latest 10 exceeds 10 times the median of the 200 before; or exceeds
-/// both twice the first loss and three times the mean frame's error, as if nothing had been
-/// learned. A loss of up to 1e-4, or a hundredth of the first one, is never raised. A change of
-/// scene excuses a raised loss: a trivial predictor's error (SampleInfo::scene) has risen as much
-/// at the same moment, or has risen and is as high as the loss. Raised without excuse means
-/// diverged.
+/// loss is discarded: one may be its frame's fault, four in a row are the weights'; if these are
+/// the first, no snapshot is good, and judge() throws std::runtime_error. The loss is raised if the
+/// median of the latest 10 exceeds 10 times the median of the 200 before; or exceeds both twice the
+/// first loss and three times the mean frame's error, as if nothing had been learned. A loss of up
+/// to 1e-4, or a hundredth of the first one, is never raised. A change of scene excuses a raised
+/// loss: a trivial predictor's error (SampleInfo::scene) has risen as much at the same moment, or
+/// has risen and is as high as the loss. Raised without excuse means diverged.
 ///
 /// After a roll-back, losses are still measured against those from before it. Gradients are
 /// discarded until the restored weights have shown a few losses: if these are raised, too, the

@@ -177,6 +177,21 @@ class Reports(program.CliTest):
         self.assertIsNone(report["loss"]["last"])  # JSON has null, but no nan
         self.assertNotIn("NaN", (self.folder / "report.json").read_text())
 
+    def test_weights_that_give_no_finite_loss_end_the_run(self):
+        tables = self.config()
+        self.learn(tables)
+        weights = load_file(self.folder / "out.safetensors")
+        for layer in (4, 6):  # their products overflow with both signs
+            weights[f"{layer}.weight"] *= 1e38
+        save_file(weights, self.folder / "huge.safetensors")
+        tables = program.merged(program.bare(tables), {
+            "model": {"weights": self.folder / "huge.safetensors"}, "guard": {"kind": "roll-back"}})
+        outcome = program.call("run", self.write(tables))
+        self.assert_code(program.FAILED, outcome)
+        self.assert_error_among(outcome.err, "guard: the first 4 losses were not finite")
+        self.assertNotIn("nan", outcome.out + outcome.err)
+        self.assertNotIn("rolled back", outcome.err)
+
     def run_with(self, *options, code=program.DONE, **output):
         outcome = program.call("run", self.write(self.config(task={"kind": "autoencode"}, output=output)), *options)
         self.assert_code(code, outcome)

@@ -175,7 +175,7 @@ std::string Console::status(bool verbose) {
   }
   if (verbose || dropped > 0) text += "  dropped " + std::to_string(dropped);
   if (const double loss = log.network().recent(); verbose && log.network().count() > 0) {
-    text += engine::format("  loss %.4f", loss);
+    text += std::isfinite(loss) ? engine::format("  loss %.4f", loss) : "  loss not finite";
     const Standing standing = log.standing();
     if (*standing.strongest && standing.times > 0 && std::isfinite(standing.times))
       text += " (" + engine::times_better(standing.times) + " the " + standing.strongest + ")";

@@ -52,10 +52,13 @@ class RollBackWatch {
     if (guard.roll_backs == told_ || (soon && !all)) return "";
     const std::int64_t since = guard.roll_backs - std::exchange(told_, guard.roll_backs);
     told_at_ = now;
+    const std::string loss = std::isfinite(guard.last_loss)
+                                 ? engine::format("%.4g", guard.last_loss)
+                                 : std::string("not finite");
     return engine::format(
-               "guard: at frame %ld the loss was %.4g (median %.4g), not explained by the scene: "
+               "guard: at frame %ld the loss was %s (median %.4g), not explained by the scene: "
                "rolled back to the last good weights at a lower rate",
-               guard.last_frame, guard.last_loss, guard.last_median) +
+               guard.last_frame, loss.c_str(), guard.last_median) +
            (since > 1 ? "; " + std::to_string(since) + " roll-backs since the last such line" : "");
   }
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <stdexcept>
 #include <vector>
 
 namespace millrace::engine {
@@ -39,6 +40,14 @@ TEST(LossGuard, TurnsBackFromWhatIsNoNumber) {
   for (int i = 0; i < 4 + LossGuard::kProbe; ++i) EXPECT_EQ(stream.judge(0.1f), Alarm::discard);
   EXPECT_EQ(stream.feed(30, 0.1f), Alarm::none);
   EXPECT_EQ(stream.guard.roll_backs(), 1);
+}
+
+TEST(LossGuard, GivesUpWhereNoLossWasEverANumber) {
+  Stream stream;
+  const float none = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(stream.feed(3, none), Alarm::discard);
+  EXPECT_THROW(stream.judge(none), std::runtime_error);
+  EXPECT_EQ(stream.guard.roll_backs(), 0);
 }
 
 TEST(LossGuard, AFrameWithoutNumbersNowAndThenCostsItselfAlone) {

@@ -21,7 +21,7 @@ std::string text(double value, const char* pattern = "%.3g") {
 }
 
 std::string text(const Json& value, const char* pattern = "%.3g") {
-  return value.is_number() ? text(value.get<double>(), pattern) : "nan";
+  return value.is_number() ? text(value.get<double>(), pattern) : "not finite";
 }
 
 void tell_frames(std::ostream& out, const Json& report) {
