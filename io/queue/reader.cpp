@@ -32,6 +32,7 @@ struct Reader::Work {
         queue(to),
         options(how),
         live(source->info().live),
+        named(plausible_rate(source->info().fps)),
         timeline(frame_period(source->info().fps > 0.0 ? source->info().fps : how.fps), kJump) {}
 
   /// Calls `call` on the source. Throws Left if it returns too late.
@@ -117,11 +118,17 @@ struct Reader::Work {
   void stamp() {
     frame.captured = Clock::now();
     const std::int64_t now = health->reconnects.load();
-    if (std::exchange(reconnects, now) != now) timeline.broke_off();  // an outage is no frame time
+    if (std::exchange(reconnects, now) != now) {
+      timeline.broke_off();  // an outage is no frame time
+      named = plausible_rate(source->info().fps);
+      timeline.set_period(frame_period(named));
+    }
     // Elapsed time means nothing for a file.
     frame.pts = timeline.map(frame.pts, live ? frame.captured - last_captured : nanoseconds(0));
     last_captured = frame.captured;
-    fps.store(timeline.rate(), std::memory_order_relaxed);
+    // A live source that waits for the queue loses frames, so its stamps don't show its rate.
+    by_stamps = named <= 0 || (timeline.differs() && (!live || queue.drops()));
+    fps.store(by_stamps ? timeline.rate() : named, std::memory_order_relaxed);
   }
 
   bool wait_until_due() {
@@ -142,6 +149,7 @@ struct Reader::Work {
   FrameQueue& queue;                                 // not accessed once the thread is abandoned
   const ReaderOptions options;
   const bool live;    // frames arrive in real time
+  double named;       // frames per second by the latest connection; 0: unknown
   Timeline timeline;  // over loops, missing stamps and jumps
   Frame frame;        // current; swapped into the queue
   Clock::time_point last_captured;
@@ -159,6 +167,7 @@ struct Reader::Work {
   enum class Place { here, in_source, left };
   std::atomic<Place> place{Place::here};
   std::atomic<double> fps{0.0};
+  std::atomic<bool> by_stamps{false};
   std::atomic<bool> stop{false};
   std::atomic<bool> finished{false};  // the queue is closed
   std::atomic<Clock::time_point> stopped{Clock::time_point::max()};
@@ -211,6 +220,10 @@ bool Reader::hung() const {
 
 double Reader::fps() const {
   return work_->fps.load(std::memory_order_relaxed);
+}
+
+bool Reader::fps_by_stamps() const {
+  return work_->by_stamps;
 }
 
 }  // namespace millrace::io

@@ -44,8 +44,11 @@ class Reader {
   const std::string& error() const;
   /// Whether the source hung in a read or its destructor and was abandoned; valid after join().
   bool hung() const;
-  /// Frames per second, from the source or from the stamps; 0 until about 9 frames have come.
+  /// Frames per second: those that the source's latest connection names; if it names none, or its
+  /// stamps have long shown others, by the stamps; 0 until about 9 frames have come.
   double fps() const;
+  /// Whether fps() is by the stamps.
+  bool fps_by_stamps() const;
 
  private:
   struct Work;

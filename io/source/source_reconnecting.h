@@ -127,6 +127,7 @@ class ReconnectingSource : public Source {
     const Clock::time_point now = Clock::now();
     if (!health_->connected) {
       info_ = now_->info();
+      timeline_.set_period(frame_period(info_.fps));
       connected_since_ = now;
       count_away();
       away_before_ = health_->away_ms;

@@ -58,10 +58,24 @@ class Timeline {
   }
   /// Announces that the next stamp is from another connection or another pass over a file.
   void broke_off() { broken_off_ = true; }
+  /// The source's frame time by another connection; 0: unknown, so that what is known stays.
+  void set_period(nanoseconds period) {
+    period = std::min(period, nanoseconds(kLongestPeriod));
+    if (period <= nanoseconds(0) || period == period_) return;
+    period_ = usual_ = grid_ = period;
+    rate_known_ = true;
+    steps_.fill(usual_);
+    seen_ = 0;
+    late_ = differs_for_ = nanoseconds(0);
+  }
 
   nanoseconds usual() const { return usual_; }
   /// Frames per second, from the source or from the stamps; 0 until enough stamps have been seen.
-  double rate() const { return rate_known_ ? 1e9 / double(made_up().count()) : 0.0; }
+  double rate() const {
+    return rate_known_ ? 1e9 / double((differs() ? grid_ : made_up()).count()) : 0.0;
+  }
+  /// Whether the stamps have lastingly shown another rate than the source's, which rate() then is.
+  bool differs() const { return differs_for_ > kLasting; }
   /// Estimated frames missing in gaps between stamps, breaks included. Inexact after a change of
   /// rate until the new rate is the usual one.
   std::int64_t lost() const { return lost_; }
@@ -74,6 +88,7 @@ class Timeline {
   static constexpr nanoseconds kLongEnough{250'000'000};
   static constexpr int kBursts = 5;  ///< all time over that within bursts, at least
   static constexpr nanoseconds kLeastStep{1000};
+  static constexpr nanoseconds kLasting{3'000'000'000};
 
   // The mean of the steps near the median, so that gaps don't count and jitter cancels out; of all
   // steps where few are near it, since frame times then alternate.
@@ -139,6 +154,9 @@ class Timeline {
     if (rate_known_) {
       usual_ = usual_step(steps_);
       regulate();
+      const bool differs =
+          period_ > nanoseconds(0) && std::chrono::abs(grid_ - period_) > period_ / 4;
+      differs_for_ = differs ? differs_for_ + step : nanoseconds(0);
     } else if (seen_ >= kEnough && (!live || learned_ >= kLongEnough)) {
       // these few steps stand for all
       usual_ = usual_step(std::span(steps_).first(std::min(seen_, steps_.size())), live);
@@ -150,14 +168,15 @@ class Timeline {
 
   nanoseconds made_up() const { return period_ > nanoseconds(0) ? period_ : usual_; }
 
-  const nanoseconds period_;
+  nanoseconds period_;
   const nanoseconds slack_;
   bool rate_known_;    // from the source, or after enough steps
   nanoseconds usual_;  // frame time
   nanoseconds grid_;   // the frame time that losses are counted by, once it is certain
   std::array<nanoseconds, kWindow> steps_{};
-  std::size_t seen_ = 0;    // steps learned from
-  nanoseconds learned_{0};  // their sum
+  std::size_t seen_ = 0;        // steps learned from
+  nanoseconds learned_{0};      // their sum
+  nanoseconds differs_for_{0};  // how long the grid has been far from the period
 
   bool started_ = false;
   bool stamps_ = false;

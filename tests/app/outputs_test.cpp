@@ -125,19 +125,29 @@ TEST_F(FrameLogTest, APipeThatNobodyReadsHoldsUpNothing) {
   close(reader);
 }
 
-TEST(RateWatch, TheEstimateIsToldOnceWhereNobodyHasSetARate) {
+TEST(RateWatch, FollowsTheSourcesWord) {
   engine::Monitor monitor({1, 1}, 10);
   RateWatch rate(monitor);
-  EXPECT_EQ(rate.look(25), "");
-  EXPECT_EQ(monitor.fps(), 10);
+  EXPECT_EQ(rate.look(0, false), "");
+  EXPECT_EQ(rate.look(10, false), "");
+  EXPECT_EQ(rate.look(5, false), "has a new frame rate; F = 5");
+  EXPECT_EQ(monitor.fps(), 5);
   EXPECT_FALSE(rate.estimated());
-  monitor.set_fps(0);  // the config takes it back
-  EXPECT_NE(rate.look(25).find("F = 25"), std::string::npos);
+  EXPECT_EQ(rate.look(25, true), "") << "a second line within a minute";
+  EXPECT_EQ(monitor.fps(), 25);
+  EXPECT_TRUE(rate.estimated());
+}
+
+TEST(RateWatch, AnEstimateIsToldOnceAndConverges) {
+  engine::Monitor monitor({1, 1}, 0);
+  RateWatch rate(monitor);
+  EXPECT_EQ(rate.look(25, true), "has no frame rate; using F = 25 from its time stamps");
   EXPECT_TRUE(rate.estimated());
   EXPECT_NEAR(monitor.read().budget, 40, 1e-6);
-  EXPECT_EQ(rate.look(25), "");
-  EXPECT_EQ(rate.look(50), "") << "a second line within a minute";
-  EXPECT_EQ(monitor.fps(), 50);
+  for (int n = 0; n < 1000; ++n) EXPECT_EQ(rate.look(n % 2 == 0 ? 26 : 24, true), "");
+  EXPECT_NEAR(monitor.fps(), 25, 0.1);
+  for (int n = 0; n < 1000; ++n) EXPECT_EQ(rate.look(26, true), "");
+  EXPECT_NEAR(monitor.fps(), 26, 1e-3);
 }
 
 TEST(RollBackWatch, TellsAtMostOneLineAMinuteWithTheCount) {

@@ -393,7 +393,7 @@ TEST(Reader, APictureThatNeverComesKeepsNobodyFromSaving) {
 }
 
 double rate_of(Script script) {
-  FrameQueue queue(100, Drop::never);
+  FrameQueue queue(300, Drop::never);
   Reader reader(std::make_unique<ScriptedSource>(std::move(script)), queue, {});
   reader.join();
   return reader.fps();
@@ -407,6 +407,11 @@ TEST(Reader, TellsTheRateThatStampsShowWhereTheSourceNamesNone) {
   std::vector<nanoseconds> away = every(milliseconds(20), 60);
   for (std::size_t n = 50; n < away.size(); ++n) away[n] += seconds(9);
   EXPECT_NEAR(rate_of({.pts = away, .fps = 0.0, .back = 50}), 50.0, 0.5) << "an outage is no frame";
+  EXPECT_EQ(rate_of({.pts = away, .fps = 50.0, .back = 50, .fps_back = 20.0}), 20.0)
+      << "a new word";
+  EXPECT_NEAR(rate_of({.pts = every(milliseconds(20), 300), .fps = 30.0}), 50.0, 0.01)
+      << "a word that isn't kept";
+  EXPECT_EQ(rate_of({.pts = every(milliseconds(20), 300), .fps = 45.0}), 45.0) << "nearly kept";
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ struct Script {
   bool rewinds = true;
   double fps = 100.0;
   std::size_t back = 0;  ///< number of the first frame after an outage
+  double fps_back = 0;   ///< after that outage; 0: as before
   int width = 0;         ///< 0: each frame's number
 };
 
@@ -36,7 +37,10 @@ class ScriptedSource : public Source {
  public:
   explicit ScriptedSource(Script script) : script_(std::move(script)) {}
 
-  SourceInfo info() const override { return {.width = script_.width, .fps = script_.fps}; }
+  SourceInfo info() const override {
+    const bool other = health_->reconnects > 0 && script_.fps_back > 0;
+    return {.width = script_.width, .fps = other ? script_.fps_back : script_.fps};
+  }
   std::shared_ptr<const StreamHealth> health() const override { return health_; }
   ReadStatus read(Frame& out, std::chrono::milliseconds timeout) override {
     if (next_ == script_.pts.size()) {

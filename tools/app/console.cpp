@@ -48,7 +48,10 @@ void Console::look(bool last) {
   for (Stream& stream : streams_) tell_source(stream);
   tell_novelty();
   tell_dead_units();
-  const std::string rate = learner_.rate_watch.look(intake_.seen_fps());
+  const std::string rate =
+      config.monitor.fps > 0
+          ? ""
+          : learner_.rate_watch.look(intake_.seen_fps(), intake_.fps_by_stamps());
   if (!rate.empty()) tell("source: " + rate);
   if (const std::string change = learner_.overload.look(); !change.empty())
     tell("overload: " + change);
@@ -223,7 +226,7 @@ bool Console::apply(const Difference& change, const Config& fresh) {
     learner_.rate = fresh.optimizer.lr / first_lr;
   else if (change.key == "monitor.fps")
     learner_.trainer.monitor().set_fps(fresh.monitor.fps > 0 ? fresh.monitor.fps
-                                                             : intake_.info.fps);
+                                                             : intake_.seen_fps());
   else if (change.key == "checkpoint.every" && checkpointer)
     checkpointer->set_every(fresh.checkpoint.every);
   else if (std::ranges::find(kWrittenAtTheEnd, change.key) == kWrittenAtTheEnd.end())

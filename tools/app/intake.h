@@ -87,10 +87,12 @@ struct Intake {
     end();
     if (reader_) reader_->join();
   }
-  /// Estimated from the frames so far; 0: unknown.
+  /// The stream's rate by the frames so far; 0: unknown.
   double seen_fps() const {
     return reader_ ? reader_->fps() : given_fps.load(std::memory_order_relaxed);
   }
+  /// Whether seen_fps() is by their time stamps, rather than the source's word.
+  bool fps_by_stamps() const { return !reader_ || reader_->fps_by_stamps(); }
   /// Why the stream broke off; "": it didn't. After stop().
   std::string error() const { return reader_ ? reader_->error() : ""; }
   /// Whether the source hung and its thread was abandoned. After stop().

@@ -13,31 +13,37 @@
 
 namespace millrace::app {
 
-/// Sets the monitor's F to the rate of the time stamps, unless config or source have set it.
-/// Thread-bound; the monitor outlives it.
+/// Sets the monitor's F to the stream's rate. Thread-bound; the monitor outlives it.
 class RateWatch {
  public:
   explicit RateWatch(engine::Monitor& monitor) : monitor_(monitor) {}
 
-  /// `seen`: frames per second by the time stamps so far; 0: unknown. Returns one line on the
-  /// change, or "": at most one a minute, since a rate can go up and down. Ignores small changes.
-  std::string look(double seen) {
-    constexpr double kChange = 0.1;
+  /// `seen`: frames per second so far; 0: unknown. `by_stamps`: estimated, not the source's word.
+  /// Not while users set F. Returns one line on a large change, or "": at most one a minute, since
+  /// a rate can go up and down.
+  std::string look(double seen, bool by_stamps) {
+    constexpr double kLarge = 0.1, kShare = 1.0 / 64;
+    if (seen <= 0) return "";
     const double set = monitor_.fps();
-    if (set > 0 && set != told_) return "";  // set by source or config
-    if (seen <= 0 || (set > 0 && std::abs(seen - told_) <= kChange * told_)) return "";
-    told_ = seen;
-    monitor_.set_fps(seen);
+    const bool near = set > 0 && std::abs(seen - set) <= kLarge * set;
+    told_ = near && by_stamps ? set + kShare * (seen - set) : seen;  // estimates vary
+    monitor_.set_fps(told_);
+    by_stamps_ = by_stamps;
+    named_ = named_ || !by_stamps;
     const auto now = engine::Clock::now();
-    if (spoken_ && now - *spoken_ < std::chrono::minutes(1)) return "";
+    if (near || (spoken_ && now - *spoken_ < std::chrono::minutes(1))) return "";
     spoken_ = now;
-    return engine::format("has no frame rate; using F = %.4g from its time stamps", seen);
+    if (!by_stamps) return engine::format("has a new frame rate; F = %.4g", seen);
+    return (named_ ? "does not keep the frame rate it names" : "has no frame rate") +
+           engine::format("; using F = %.4g from its time stamps", seen);
   }
-  bool estimated() const { return told_ > 0 && monitor_.fps() == told_; }
+  bool estimated() const { return by_stamps_ && monitor_.fps() == told_; }
 
  private:
   engine::Monitor& monitor_;
-  double told_ = 0;  ///< the last estimate; 0: none
+  double told_ = 0;  ///< the last F set here; 0: none
+  bool by_stamps_ = false;
+  bool named_ = false;  ///< the source has named a rate
   std::optional<engine::Clock::time_point> spoken_;
 };
 
