@@ -108,19 +108,21 @@ def _fold_batch(graph: fx.Graph) -> None:
             graph.erase_node(node)
 
 
-def _in_place(node: fx.Node) -> bool:
+def _in_place(node: fx.Node, module: nn.Module) -> bool:
     """Whether the call changes its first argument and gives it back."""
+    if node.op == "call_module":
+        return getattr(module.get_submodule(str(node.target)), "inplace", False) is True
     name = str(node.target if node.op == "call_method" else getattr(node.target, "__name__", ""))
     return node.op in ("call_method", "call_function") and (
         (name.endswith("_") and not name.endswith("__")) or node.kwargs.get("inplace") is True)
 
 
-def _use_changed(graph: fx.Graph) -> None:
+def _use_changed(traced: fx.GraphModule) -> None:
     """After y.add_(x), uses of y become uses of its result, so that the graph alone says what follows from what."""
-    places = {node: i for i, node in enumerate(graph.nodes)}
-    for node in graph.nodes:
+    places = {node: i for i, node in enumerate(traced.graph.nodes)}
+    for node in places:
         changed = node.args[0] if node.args else None
-        if not _in_place(node) or not isinstance(changed, fx.Node):
+        if not _in_place(node, traced) or not isinstance(changed, fx.Node):
             continue
         for user in [user for user in changed.users if places[user] > places[node]]:
             user.replace_input_with(changed, node)
@@ -241,7 +243,7 @@ def _cut_with(module: nn.Module, opened: set[str], example: torch.Tensor | None)
     traced = _trace(module, opened)
     graph = traced.graph
     _fold_batch(graph)
-    _use_changed(graph)
+    _use_changed(traced)
     graph.eliminate_dead_code()
     nodes = list(graph.nodes)
     samples = [node for node in nodes if node.op == "placeholder"]

@@ -205,7 +205,7 @@ _WRAPPERS = {"OptimizedModule": "_orig_mod", "DataParallel": "module", "Distribu
 
 
 def prepared(module: nn.Module) -> nn.Module:
-    """A copy ready for training: batch norms use running statistics, no dropout, nothing in place."""
+    """A copy ready for training: batch norms use running statistics, no dropout."""
     kind = type(module).__name__
     if kind in _WRAPPERS:
         raise Error(f"{kind} wraps the network: pass the network itself, its attribute .{_WRAPPERS[kind]}")
@@ -228,10 +228,15 @@ def prepared(module: nn.Module) -> nn.Module:
             raise Error(f"{name or kind} has a backward hook, which would be lost")
     _require_own_memory(module)
     try:
-        module = copy.deepcopy(module).cpu().eval()
+        return copy.deepcopy(module).cpu().eval()
     except RuntimeError as error:
         raise Error(f"{kind} can't be copied: {str(error).splitlines()[0]} Take weight_norm and spectral_norm of "
                     "torch.nn.utils.parametrizations, and prune.remove() what is pruned") from error
+
+
+def _not_in_place(module: nn.Module) -> nn.Module:
+    """A copy whose modules leave their inputs alone."""
+    module = copy.deepcopy(module)
     for child in module.modules():
         if getattr(child, "inplace", False) is True:
             setattr(child, "inplace", False)
@@ -452,17 +457,15 @@ def export(module: nn.Module, example: torch.Tensor | None = None) -> Exported:
     name = type(module).__name__
     given = example
     remarks = [text for kind, text in _REMARKS.items() if any(isinstance(child, kind) for child in module.modules())]
-    given_module, module = module, prepared(module)
-    in_place = any(getattr(child, "inplace", False) is True for child in given_module.modules())
+    module = prepared(module)
     example = example_for(module) if example is None else example.detach().to("cpu", torch.float32)
     if example.dim() != 4 or example.size(0) != 1:
         raise Error(f"an example must be one sample, [1,C,H,W], not {list(example.shape)}")
+    other = torch.rand(example.shape, generator=torch.Generator().manual_seed(1))
     try:
         with (_differentiable(), torch.enable_grad(), _NoValues(),  # type: ignore[no-untyped-call]
               _NoValuesInPython()):
             output = module(example.clone())  # it may change its input in place
-        if in_place and not _alike(output.detach(), copy.deepcopy(given_module).cpu().eval()(example.clone()).detach()):
-            raise Error("a module that works in place changes what is used later; assign its result instead")
         if isinstance(output, torch.Tensor) and output.dtype != torch.float32:
             raise Error(f"it gives {output.dtype}; end its forward with .float()")
         if own := _own_gradient(output):
@@ -473,6 +476,10 @@ def export(module: nn.Module, example: torch.Tensor | None = None) -> Exported:
         hint = "" if given is not None else "; give an example, or --sample"
         raise Error(f"{name} takes no sample {list(example.shape)}: {str(error).splitlines()[0]}{hint}") from error
     with _differentiable():
+        still = _not_in_place(module)  # preferred: steps that write to views are not recorded
+        if isinstance(output, torch.Tensor) and all(_alike(still(sample.clone()), module(sample.clone()))
+                                                    for sample in (example, other)):
+            module = still
         parts = cut(module, example)
         made, functions = dict[int, Any]({-1: example}), list[Function]()
         seen, other_names = set[int](), _other_names(module)
@@ -485,7 +492,6 @@ def export(module: nn.Module, example: torch.Tensor | None = None) -> Exported:
                 raise Error(f"{name} can't be cut: {part.name} gives a {type(made[i]).__name__}, not a tensor")
             functions.append(Function(part.name, part.sources, values, traced, [x.dim() for x in inputs],
                                       made[i].size(1)))
-        other = torch.rand(example.shape, generator=torch.Generator().manual_seed(1))
         for sample in (example, other):
             whole = module(sample.clone())
             if not whole.isfinite().all():
