@@ -103,6 +103,33 @@ class Stream(PackageTest):
             one.close()
         self.assertEqual([one.poll().frame, one.poll().frame], [0, 0])
 
+    def test_a_run_that_was_left_or_refused_takes_nothing_from_another(self):
+        one, frames = trainer(), pictures(10)
+        for more in (0, 1):
+            go_on = threading.Event()
+
+            def blocked():
+                yield frames[0]
+                go_on.wait(PATIENCE)
+                yield from frames[:more]
+
+            for _ in one.run(blocked()):
+                break
+            reader, = (thread for thread in threading.enumerate() if thread.name == "millrace-frames")
+
+            def following():
+                yield frames[0]
+                go_on.set()
+                reader.join(PATIENCE)
+                yield from frames[1:]
+
+            running, other = one.run(following()), one.run(frames)
+            next(running)
+            with self.assertRaisesRegex(millrace.Error, "it is already running"):
+                next(other)
+            self.assertEqual(len(list(running)), 9)
+            self.assertEqual(one.report()["frames"]["received"], 10)
+
     def test_report_and_weights_may_be_asked_for_by_other_threads(self):
         made, over = trainer(), threading.Event()
 

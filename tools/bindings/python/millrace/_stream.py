@@ -107,6 +107,7 @@ class Stream:
         self._age = max(run.gradient_age(), default=0)
         self._times: collections.deque[tuple[int, float]] = collections.deque()
         self._count = 0
+        self._left, self.lock = False, threading.Lock()
         run.start(live, max(min(ahead, _MOST_NUMBERS // math.prod(self._goal)), 2))
 
     def give(self, frame: Any, target: Any, time: float | None = None, segment: int = 0) -> int:
@@ -126,13 +127,14 @@ class Stream:
                 raise Error(f"frame {number}: time is {time}")
             self._times.append((number, time))
         self._count += 1
-        return self.run.give(tensor.data_ptr(), 0 if told is None else told.data_ptr(), time or 0.0,
-                             segment)
+        given: int = self._unless_left(self.run.give, tensor.data_ptr(), 0 if told is None else told.data_ptr(),
+                                       time or 0.0, segment)
+        return given
 
     def give_all(self, items: Iterator[Item]) -> None:
         """Gives all frames, or pairs, until the run is stopped."""
         for item, time, segment, lost in items:
-            self.run.lose(*lost)
+            self._unless_left(self.run.lose, *lost)
             if item is END:
                 return
             pair = _frames.is_pair(item)
@@ -144,6 +146,23 @@ class Stream:
                 number = self.give(frame, target, time, segment)
             if number < 0:
                 return
+
+    def end(self) -> None:
+        """No frame follows."""
+        self._unless_left(self.run.end)
+
+    def leave(self) -> None:
+        """Discards what waits, and what is still being read: by then `run` may be another stream's."""
+        self._left = True
+        self.run.stop()  # so that it does not wait in give()
+        if not _leaving.is_set():  # then threads stand still
+            with self.lock:
+                pass
+        halt(self.run)
+
+    def _unless_left(self, act: Callable[..., Any], *given: Any) -> Any:
+        with self.lock:
+            return -1 if self._left else act(*given)
 
     def take(self, ms: int) -> Result | None:
         """The next result, if it comes within `ms` milliseconds."""

@@ -269,9 +269,10 @@ class Trainer:
             except BaseException as error:  # the user's; it ends the loop
                 raised.append(error)
             finally:
-                stream.run.end()
+                stream.end()
 
         giver: threading.Thread | None = None
+        stream: Stream | None = None
         try:
             with inside(), self._giving:
                 stream = self._start("run", item[0] if pair else item, pair or own, own=own,
@@ -287,8 +288,8 @@ class Trainer:
             if raised:
                 raise raised[0]
         finally:
-            if self._mode == "run" and self._stream is not None:
-                halt(self._stream.run)
+            if stream is not None:  # another's run goes on
+                stream.leave()
                 if giver is not None and giver.ident is not None:
                     giver.join(1.0)  # for the current frame, but not for ever
                 self._mode, self._stream = "", None
@@ -497,6 +498,7 @@ def _forked() -> None:
         if one._stream is not None:
             gone: Any = Elsewhere(one._run, one._inbox)
             one._run = one._inbox = one._stream.run = gone
+            one._stream.lock = threading.Lock()
             one._giving = threading.RLock()
 
 
