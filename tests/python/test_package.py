@@ -173,20 +173,23 @@ class Package(PackageTest):
             list(trainer.run(slow()))
         self.assertGreater(trainer.report()["frames"]["trained"], 0)
 
-    def assert_exits(self, script):
-        """By itself, with 7, where the script has a trainer and a frame."""
+    def assert_exits(self, script, *last):
+        """By itself, with 7 and these last words, where the script has a trainer and a frame."""
         begin = """
 import itertools, os, signal, sys, threading, time, torch, millrace
 net = torch.nn.Sequential(torch.nn.Conv2d(3, 3, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(3, 3, 3, padding=1))
 trainer, frame = millrace.Trainer(net, stages=2, cut=[2], devices="cpu"), torch.zeros(3, 8, 8)
 """
         done = subprocess.run([sys.executable, "-c", begin + script], stderr=subprocess.PIPE, text=True, timeout=120)
-        self.assertEqual((done.returncode, done.stderr), (7, ""))
+        self.assertEqual((done.returncode, done.stderr.splitlines()[-1:]), (7, list(last)), done.stderr)
 
     @program.each(("pass", "trainer.submit(frame)"), ("time.sleep(1e6)", "trainer.submit(frame)"),
+                  ("raise KeyError(3)", "trainer.submit(frame)", "KeyError: 3"),
+                  ("raise KeyError(3)", "trainer.submit(frame); seen.wait(60); del trainer", "KeyError: 3"),
                   ("pass", DAEMON % "trainer.submit(frame) for _ in itertools.count()"),
                   ("pass", DAEMON % "see(result) for result in trainer.run(itertools.repeat(frame))"))
-    def test_neither_an_open_trainer_nor_a_daemon_thread_holds_up_the_exit(self, see, give):
+    def test_neither_an_open_trainer_nor_a_daemon_thread_holds_up_the_exit(self, see, give, *said):
+        """What `see` raised, and no call did, is said."""
         self.assert_exits(f"""
 seen = threading.Event()
 def see(result):
@@ -196,7 +199,7 @@ trainer.on_result(see)
 {give}
 seen.wait(60)
 sys.exit(7)
-""")
+""", *said)
 
     @program.each(("trainer.submit(frame)", "lambda: trainer.submit(frame), trainer.poll, trainer.close, trainer.report, trainer.state_dict"),
                   ("results = trainer.run([frame] * 50); next(results)", "trainer.report,"))

@@ -11,6 +11,7 @@ import json
 import math
 import threading
 import time
+import traceback
 import weakref
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, Optional
@@ -239,6 +240,13 @@ class Inbox:
         if error is not None:
             raise error
 
+    def tell(self) -> None:
+        """Prints the error that check() never raised."""
+        try:
+            self.check()
+        except BaseException:
+            traceback.print_exc()
+
     def over(self) -> bool:
         """Whether all results have been taken."""
         with self._changed:
@@ -291,3 +299,4 @@ def _leave() -> None:
         time.sleep(0.01)
     for inbox in list(_inboxes):
         inbox._thread.join(max(0.0, end - time.monotonic()))
+        inbox.tell()

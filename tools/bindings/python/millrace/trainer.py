@@ -329,7 +329,7 @@ class Trainer:
     def on_result(self, see: Callable[[Result], None] | None) -> None:
         """Calls `see` with each result of a submitted frame, on a separate thread, instead of keeping it for poll(). An
         exception in `see` ends the run and is raised by the next submit(), poll() or close(), which it must not call
-        itself: it may set an event for another thread."""
+        itself: it may set an event for another thread. At exit it is printed."""
         if see is not None and not callable(see):
             raise Error(f"on_result: a function or None is due, not {see!r}")
         self._see = see
@@ -489,6 +489,7 @@ def _halt(stream: Stream, inbox: Inbox | None) -> None:
         return halt(stream.run)
     stream.run.stop()
     inbox.join()
+    inbox.tell()
 
 
 def _forked() -> None:
