@@ -336,13 +336,25 @@ class Export(PackageTest):
     def exported(self, function):
         """(exit code, stderr) of the command that writes net.pt, here: PyTorch takes seconds to load."""
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as err:
-            code = export_main([*function.split(), "-o", str(self.folder / "net.pt")])
+            code = export_main(["-o", str(self.folder / "net.pt"), *function.split()])
         return code, err.getvalue()
 
     def file_tables(self, uri="synth:shapes", **tables):
         """The config of a run of net.pt."""
         return program.merged({"source": {"uri": uri, "width": 24, "height": 16}, "task": {"kind": "autoencode"},
                                "model": {"preset": "file", "file": self.folder / "net.pt"}}, tables)
+
+    def test_a_file_is_written_through_links_and_into_pipes(self):
+        exported, link, pipe = millrace.export(nn.Conv2d(3, 3, 1)), self.folder / "link.pt", self.folder / "pipe.pt"
+        link.symlink_to("net.pt")
+        exported.save(link)
+        os.mkfifo(pipe)
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reader)
+        exported.save(pipe)
+        self.assertTrue(link.is_symlink() and pipe.is_fifo())
+        self.assertTrue(torch.jit.load(self.folder / "net.pt"))
+        self.assertTrue(torch.jit.load(io.BytesIO(os.read(reader, 1 << 20))))
 
     def test_its_module_does_not_hide_the_function(self):
         program.output_of(sys.executable, "-c", "import millrace.export; import torch; millrace.export(torch.nn.Conv2d(3, 3, 1))")
@@ -397,3 +409,13 @@ class Export(PackageTest):
         self.assertEqual((code, err.count("\n")), (2, 1), err)
         self.assertIn(words, err)
         self.assertFalse((self.folder / "net.pt").exists())
+
+    def test_the_command_replaces_neither_its_input_nor_another_format(self):
+        net = self.folder / "net.py"
+        net.write_text("raise SystemExit")
+        (self.folder / "link.pt").symlink_to(net)
+        for out, words in (("net.py", f"would replace {net}"), ("link.pt", f"would replace {net}"),
+                           ("net.onnx", "is TorchScript: call it FILE.pt")):
+            code, err = self.exported(f"{net}:make -o {self.folder / out}")
+            self.assertEqual((code, err), (2, f"millrace.export: error: {self.folder / out}: {words}\n"))
+        self.assertEqual(net.read_text(), "raise SystemExit")

@@ -111,8 +111,14 @@ class _Function(nn.Module):
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
-    """Writes a temporary file and renames it to `path`. On OSError leaves nothing behind."""
-    temporary = f"{os.fspath(path)}.{os.getpid()}.tmp"
+    """Writes a temporary file and renames it to what `path` links to. On OSError leaves nothing behind. A device or pipe
+    is written to."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        with open(path, "wb") as stream:
+            stream.write(content)
+        return
+    path = os.path.realpath(path)
+    temporary = f"{path}.{os.getpid()}.tmp"
     try:
         with open(temporary, "wb") as file:
             file.write(content)

@@ -45,7 +45,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("-o", "--output", required=True, metavar="net.pt")
     parser.add_argument("--sample", metavar="CxHxW", help="a sample's shape (default: the example's, else 3x96x128)")
     asked = parser.parse_args(arguments)
+    source = asked.function.rpartition(":")[0]
     try:
+        if os.path.exists(asked.output) and os.path.exists(source) and os.path.samefile(asked.output, source):
+            raise Error(f"{asked.output}: would replace {source}")
+        if not asked.output.lower().endswith(".pt"):
+            raise Error(f"{asked.output}: is TorchScript: call it FILE.pt")
         module, example = _made_by(asked.function)
         if asked.sample:
             sides = asked.sample.split("x")
