@@ -269,7 +269,8 @@ sys.exit(7)
             "output.report: a Trainer writes nothing": lambda: millrace.Trainer(net, output={"report": "r.json"}),
             "checkpoint.dir: a Trainer writes nothing": lambda: millrace.Trainer(net, checkpoint={"dir": "kept"}),
             "is not copied or pickled": lambda: copy.copy(millrace.Trainer(net)),
-            "'\\udce9': a config holds UTF-8": lambda: millrace.Trainer(net, source={"uri": "\udce9"}),
+            "'\\udce9': a config holds UTF-8": lambda: millrace.Trainer(net, model={"weights": "\udce9"}),
+            "no\udce9.mp4": lambda: next(millrace.watch("no\udce9.mp4")),
             "pipeline.schedule: learns from 4 frames at a time":
                 lambda: plain(net, schedule="gpipe", stages=2, cut=[2]).learn_one(frames[0]),
             "1B0": millrace.Schedule.from_actions([["0F0", "0B0"], ["1B0", "1F0"]]).verify,

@@ -243,7 +243,7 @@ class Stream(PackageTest):
         stub = types.SimpleNamespace(tqdm=lambda items, **_: bars.append(1) or items)
         self.enterContext(mock.patch.dict(sys.modules, {"tqdm": stub, "tqdm.auto": stub}))
         frames = program.frames_with_an_event()
-        stream = program.write_frames(self.folder / "frames", frames)
+        stream = program.write_frames(self.folder / "frames\udce9", frames)  # no UTF-8
         seen = list(millrace.watch(stream, source={"width": 16, "height": 16, "fps": 10.0}, novelty={"minimum": 1}))
         self.assertEqual(bars, [1])
         last = seen[-1]

@@ -127,7 +127,8 @@ void translate(std::exception_ptr thrown) {
     // Cuts "--set " and "(default): ": here the key was an argument.
     if (what.starts_with("--set ")) what = what.substr(6);
     if (what.starts_with("(default): ")) what = what.substr(what.find(": ") + 2);
-    PyErr_SetString(error.ptr(), what.c_str());
+    const auto text = py::reinterpret_steal<py::object>(PyUnicode_DecodeFSDefault(what.c_str()));
+    PyErr_SetObject(error.ptr(), text.ptr());
   }
 }
 

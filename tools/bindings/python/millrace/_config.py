@@ -39,7 +39,7 @@ def _keys_of(name: str) -> list[str]:
     return next(([key] for key in (f"pipeline.{name}", f"model.{name}") if key in keys), keys)
 
 
-def settings(tables: Table) -> list[tuple[str, str]]:
+def settings(tables: Table) -> list[tuple[str, str | bytes]]:
     """(key, TOML) of each entry: a table as a dict, a table by its `kind`, or a single key. None: left at its default."""
     found: list[tuple[str, Any]] = []
     for name, value in tables.items():
@@ -64,8 +64,10 @@ def settings(tables: Table) -> list[tuple[str, str]]:
     return [(key, _text(key, value)) for key, value in found if value is not None]
 
 
-def _text(key: str, value: Any) -> str:
+def _text(key: str, value: Any) -> str | bytes:
     try:
         return toml(value)
     except Error as error:
+        if key == "source.uri" and isinstance(value, (str, os.PathLike)):
+            return os.fsencode(value)  # a bare word, as the name of a file need not be UTF-8
         raise Error(f"{key}: {error}") from None

@@ -54,7 +54,7 @@ class Trainer:
         self._fps = 0.0  # of the config's own source
         self._module: nn.Module | None = None
         self._file = ""
-        self._settings: list[tuple[str, str]] = []
+        self._settings: list[tuple[str, str | bytes]] = []
         self._run: _millrace.GivenRun | None = None
         self._shape: tuple[int, int, int] | None = None
         self._live = False  # the config's own source
