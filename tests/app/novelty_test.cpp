@@ -202,7 +202,11 @@ TEST(Novelty, AFrozenPictureIsFoundUntilItMoves) {
       for (int i = 0; i < int(1.5 * fps); ++i) scene.see(frozen);
       ASSERT_EQ(scene.events().size(), time);
       EXPECT_EQ(scene.events().back().reason, Reason::frozen);
-      for (int i = 0; i < int(20 * fps); ++i) scene.see(frozen);
+      for (int i = 0; i < int(20 * fps); ++i) {
+        Scene::Picture now = frozen;
+        if (i % int(5 * fps) == 0) Scene::dim(now, 0.99f);  // as key frames do
+        scene.see(now);
+      }
       EXPECT_TRUE(scene.novelty.in_event());
       scene.show(int(20 * fps));
       EXPECT_FALSE(scene.novelty.in_event());

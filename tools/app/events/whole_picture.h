@@ -96,6 +96,7 @@ class WholePicture {
   static constexpr int kNoiseKnown = 300;
   static constexpr int kMostComing = 10;  ///< odd looks that make an event, if nothing rests
   static constexpr int kFreeze = 30;      ///< looks without a move: a clock may tick once a second
+  static constexpr int kKeyFrames = 3;    ///< within so many looks, at most
   static constexpr float kStill = 0.1f;   ///< levels squared from look to look
   static constexpr float kStiller = 4;    ///< times below the least so far
   static constexpr float kUniform = 0.25f;                         ///< of the usual gradients
@@ -199,9 +200,11 @@ class WholePicture {
     std::shift_right(moves_.begin(), moves_.end(), 1);
     moves_.front() = sum / float(last_.size());
     const float most = *std::ranges::max_element(moves_);
-    // A stream that was equally still before may only be quiet.
-    frozen_ = most < kStill && (frozen_ || (looks_ > kNoiseKnown && least_move_ >= kStill &&
-                                            most < least_move_ / kStiller));
+    // A stream that was equally still before may only be quiet. A key frame moves a frozen picture.
+    const auto moved = std::ranges::count_if(moves_, [](float move) { return move >= kStill; });
+    frozen_ = frozen_ ? moved <= kKeyFrames
+                      : looks_ > kNoiseKnown && least_move_ >= kStill && most < kStill &&
+                            most < least_move_ / kStiller;
     if (looks_ > 10 && !frozen_)
       least_move_ = std::clamp(most, kStill / kStiller, float(least_move_ * (1 + 1 / memory_)));
     return frozen_;

@@ -69,5 +69,6 @@ def _text(key: str, value: Any) -> str | bytes:
         return toml(value)
     except Error as error:
         if key == "source.uri" and isinstance(value, (str, os.PathLike)):
-            return os.fsencode(value)  # a bare word, as the name of a file need not be UTF-8
+            # A bare word, as the name of a file need not be UTF-8.
+            return os.fsencode(cast("str | os.PathLike[str]", value))
         raise Error(f"{key}: {error}") from None
