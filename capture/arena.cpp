@@ -24,9 +24,15 @@ Arena::Block Arena::reserve(std::size_t bytes, c10::Device device) {
     auto* const memory = static_cast<char*>(data.get());
     return {bytes, bytes, {memory, [owner = std::move(data)](char*) {}}};
   }
-  const std::size_t room = bytes * kRoom;
-  void* const memory =
-      mmap(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  std::size_t room = std::min(16 * bytes, bytes + kMostRoom);
+  const auto reserved = [&] {
+    return mmap(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  };
+  void* memory = reserved();
+  if (memory == MAP_FAILED) {  // addresses are limited, too
+    room = bytes;
+    memory = reserved();
+  }
   if (memory == MAP_FAILED) throw std::bad_alloc();
   return {0, room, {static_cast<char*>(memory), [room](char* all) { munmap(all, room); }}};
 }

@@ -17,7 +17,7 @@ constexpr std::size_t aligned(std::size_t bytes) {
 }
 
 /// One block serves all programs of a stage, which run one after another. On a core it grows where
-/// it is, up to kRoom times its first size; otherwise, a larger block is added to it. Thread-bound.
+/// it is while it has room; otherwise, a larger block is added to it. Thread-bound.
 class Arena {
  public:
   explicit Arena(c10::Device device = c10::kCPU) : device_(device) {}
@@ -27,7 +27,7 @@ class Arena {
   std::int64_t bytes() const;
 
  private:
-  static constexpr std::size_t kRoom = 16;
+  static constexpr std::size_t kMostRoom = 256 << 20;  ///< to grow: `ulimit -v` counts it
   struct Block {
     std::size_t bytes = 0, room = 0;  ///< in use; reserved addresses
     std::shared_ptr<char> memory;

@@ -177,7 +177,7 @@ int standard_stream(const std::string& path) {
   if (path == "-") return STDOUT_FILENO;
   struct stat there {
   }, open{};
-  if (::stat(path.c_str(), &there) != 0) return -1;
+  if (::stat(path.c_str(), &there) != 0 || S_ISCHR(there.st_mode)) return -1;
   for (const int stream : {STDOUT_FILENO, STDERR_FILENO})
     if (::fstat(stream, &open) == 0 && open.st_dev == there.st_dev && open.st_ino == there.st_ino)
       return stream;

@@ -66,7 +66,7 @@ struct Teaching {
 TEST(ClassMemory, IsTheWeightedRidgeRegression) {
   ClassMemoryOptions options{.places = 12, .scores = false};
   Teaching teaching(3, options);
-  teaching.bright = 0.2;  // 1.4 times the largest value is below 1
+  teaching.noise = 0.2;  // 1.4 times the largest value is below 1
   std::vector<at::Tensor> frames;
   std::vector<int> labels = {0, 0, 0, 0, 0, 1, 1, 2, 2, 2};
   for (const int label : labels) {
@@ -122,6 +122,23 @@ TEST(ClassMemory, AnswersInAnotherLight) {
   }
   teaching.bright = 0;
   EXPECT_TRUE(teaching.unlike(0)) << "no column is bright";
+}
+
+TEST(ClassMemory, LightMayBeTheClass) {
+  Teaching teaching(2);
+  teaching.noise = 0.02;
+  const auto light = [&](int label) { teaching.bright = label == 0 ? 0.4 : 0.38; };
+  for (int n = 0; n < 80; ++n) {
+    light(n % 2);
+    teaching.see(0, n % 2);
+  }
+  teaching.memory.solve(true);
+  int right = 0;
+  for (int n = 0; n < 200; ++n) {
+    light(n % 2);
+    right += teaching.answer(0) == n % 2;
+  }
+  EXPECT_GE(right, 196);
 }
 
 TEST(ClassMemory, RemembersAsManyOfAClassSeenSeldom) {

@@ -54,9 +54,9 @@ std::deque<std::string> snapshots_in(const std::string& folder) {
 }  // namespace
 
 /// Stores the latest frames, each beside its error map, as bytes. One thread records, another
-/// writes; they swap two films, each twice `clip_seconds` long at the source's rate, or at 30. An
-/// event that begins while a film is written therefore has less footage before it. Only the
-/// constructor allocates.
+/// writes; they swap two films, each twice `clip_seconds` long. An event that begins while a film
+/// is written therefore has less footage before it. Leaves out frames of a stream that is faster
+/// than its source says, or than 30 a second. Only the constructor allocates.
 class ClipRecorder {
  public:
   explicit ClipRecorder(const AlertOptions& options)
@@ -77,6 +77,8 @@ class ClipRecorder {
     if (seconds < latest_) {
       end();
       films_[recorded_].seen = 0;
+    } else if (seconds - latest_ < 0.75 / fps_ && films_[recorded_].seen > 0) {
+      return;
     }
     latest_ = seconds;
     io::from_planar(frame, options_.channels, options_.height, options_.width, seen_);

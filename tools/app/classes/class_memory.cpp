@@ -93,6 +93,15 @@ class Ridge {
         .narrow(0, 0, labels_.size(0))
         .masked_fill(known_.logical_not(), kUnknown);
   }
+  /// Mean squared error of the scores of a frame that is left out.
+  double error() const {
+    return (solution_ / inverse_.diagonal().unsqueeze(1))
+        .narrow(0, 0, labels_.size(0))
+        .square()
+        .sum(1)
+        .dot(shares_)
+        .item<double>();
+  }
   /// What makes the softmax of the scores as sure as it may be: each frame is scored as if it were
   /// left out.
   double sharpness() const {
@@ -327,8 +336,15 @@ Ridge ClassMemory::solved(const std::vector<std::int64_t>& rows) const {
     labels.push_back(std::int64_t(label));
     features.push_back(known_features_[label]);
   }
-  return Ridge(features.size() == 1 ? features[0] : at::cat(features), labels,
-               std::int64_t(counts_.size()), layer_.size() > 1, light_changes());
+  const at::Tensor all = features.size() == 1 ? features[0] : at::cat(features),
+                   changes = light_changes();
+  const auto with = [&](const at::Tensor& changes) {
+    return Ridge(all, labels, std::int64_t(counts_.size()), layer_.size() > 1, changes);
+  };
+  const Ridge any_light = with(changes), this_light = with(changes.narrow(0, 0, 0));
+  constexpr double kSmall = 0.01, kAsGood = 2;  // else the light tells classes apart
+  return any_light.error() < std::max(kSmall, kAsGood * this_light.error()) ? any_light
+                                                                            : this_light;
 }
 
 bool ClassMemory::contradicted(const Ridge& ridge) {

@@ -107,7 +107,8 @@ class ClassMemory {
   }
   /// [m, features]: what features change by when the light does, in each class's mean picture.
   at::Tensor light_changes() const;
-  /// The regression of frames `rows` and of what stands in.
+  /// The regression of frames `rows` and of what stands in; in any light, unless that costs
+  /// much of the scores.
   Ridge solved(const std::vector<std::int64_t>& rows) const;
   /// Forgets classes of the weights file that labelled frames contradict. Returns whether any.
   bool contradicted(const Ridge& ridge);

@@ -198,7 +198,9 @@ void require_outputs(const Config& config, const std::string& trace) {
 }
 
 bool uses_stdout(const Config& config, const std::string& trace) {
-  return std::ranges::count(outputs_of(config, trace), "-", &NamedFile::path) > 0;
+  return std::ranges::any_of(outputs_of(config, trace), [](const NamedFile& output) {
+    return io::standard_stream(output.path) == STDOUT_FILENO;
+  });
 }
 
 void require_other_files(const std::vector<NamedFile>& outputs, std::vector<std::string> inputs) {

@@ -12,7 +12,7 @@ namespace millrace::app {
 /// is a file that the run reads or writes under another key: by its path, a link or a second hard
 /// link. `trace`: the file of --trace. Tests each folder by creating and removing a file.
 void require_outputs(const Config& config, const std::string& trace = "");
-/// Whether one of them is "-".
+/// Whether one of them is stdout.
 bool uses_stdout(const Config& config, const std::string& trace);
 
 /// A key or an option, and the file it names; "": none.

@@ -127,7 +127,7 @@ void Records::raise_alerts(const Config& config, const Intake& intake,
                                                  .height = int(picture.height),
                                                  .width = int(picture.width),
                                                  .clip_seconds = predicted ? to.clip_seconds : 0,
-                                                 .fps = intake.fps()});
+                                                 .fps = intake.info.fps});
   observers.add(
       [this, predicted, usual = std::vector<float>(elements),
        difference = std::vector<float>(elements)](engine::Sample& sample, float loss) mutable {

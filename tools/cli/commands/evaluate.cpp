@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -104,20 +106,22 @@ int evaluate(const EvaluateArguments& arguments) {
   const std::string text = run.report();
   if (!arguments.report.empty()) io::write_whole(arguments.report, text + "\n");
   if (!run.source_error().empty()) throw std::runtime_error(run.source_error());
+  std::ostream& out =
+      io::standard_stream(arguments.report) == STDOUT_FILENO ? std::cerr : std::cout;
   const Json report = Json::parse(text);
   const std::optional<Figure> loss = filled({"loss", ""}, report, "loss");
   if (report.contains("neither"))
-    std::cout << engine::format("neither   %.4g of the frames are unlike every class\n",
-                                report["neither"].get<double>());
+    out << engine::format("neither   %.4g of the frames are unlike every class\n",
+                          report["neither"].get<double>());
   if (!loss) throw std::runtime_error(arguments.source + ": no frame could be evaluated");
-  std::cout << "frames    " << report["frames"]["trained"] << ", without training\n" << line(*loss);
+  out << "frames    " << report["frames"]["trained"] << ", without training\n" << line(*loss);
   const auto accuracy = filled({"accuracy", "", true}, report, "accuracy");
   for (const auto& one : {filled({"PSNR", " dB", true}, report, "psnr_db"), accuracy,
                           filled({"IoU", "", true}, report, "iou")})
-    if (one) std::cout << line(*one);
+    if (one) out << line(*one);
   const Figure& judged = accuracy ? *accuracy : *loss;
-  std::cout << "verdict   " << verdict_on(judged) << " the strongest trivial predictor, "
-            << judged.rival << "\n";
+  out << "verdict   " << verdict_on(judged) << " the strongest trivial predictor, " << judged.rival
+      << "\n";
   return kDone;
 }
 
