@@ -235,8 +235,7 @@ class Reports(program.CliTest):
         self.assertEqual((before, json.loads(report)["frames"]["trained"]), ("before", 30))
         self.assertTrue(add("run", config, "--quiet", "--trace", out).startswith(f"before\n{report}"))
         log = add("run", config, "--set", f"output.log={out}", "--set", "output.log_every=1", to=">").splitlines()
-        self.assertEqual([json.loads(line)["frame"] for line in log[:30]], list(range(30)))
-        self.assertEqual(len(log) == 30, out == "-", "the summary is elsewhere")
+        self.assertEqual([json.loads(line)["frame"] for line in log], list(range(30)), "the summary is elsewhere")
         self.assertRegex(add("simulate", "partime", "--json", out), r'(?s)^\{"frame":0,.*\ntotal .*"period_ms"')
 
     def test_a_file_in_the_home_folder_and_one_whose_name_is_not_utf_8(self):
