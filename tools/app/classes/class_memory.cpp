@@ -89,19 +89,11 @@ class Ridge {
   }
   /// Each frame's scores if it were left out: [n,classes], double.
   at::Tensor left_out() const {
-    return (target_ - solution_ / inverse_.diagonal().unsqueeze(1))
-        .narrow(0, 0, labels_.size(0))
+    return (target_.narrow(0, 0, labels_.size(0)) - errors())
         .masked_fill(known_.logical_not(), kUnknown);
   }
   /// Mean squared error of the scores of a frame that is left out.
-  double error() const {
-    return (solution_ / inverse_.diagonal().unsqueeze(1))
-        .narrow(0, 0, labels_.size(0))
-        .square()
-        .sum(1)
-        .dot(shares_)
-        .item<double>();
-  }
+  double error() const { return errors().square().sum(1).dot(shares_).item<double>(); }
   /// What makes the softmax of the scores as sure as it may be: each frame is scored as if it were
   /// left out.
   double sharpness() const {
@@ -126,6 +118,11 @@ class Ridge {
   }
 
  private:
+  /// Of each frame's scores if it were left out: [n,classes].
+  at::Tensor errors() const {
+    return (solution_ / inverse_.diagonal().unsqueeze(1)).narrow(0, 0, labels_.size(0));
+  }
+
   static constexpr double kRidge = 0.01;   ///< over the features' mean square, from their mean
   static constexpr double kChanges = 0.1;  ///< weight of all changes; that of all frames is 1
   static constexpr double kUnknown = -1;   ///< score of a class without an example; others sum to 1
@@ -341,10 +338,11 @@ Ridge ClassMemory::solved(const std::vector<std::int64_t>& rows) const {
   const auto with = [&](const at::Tensor& changes) {
     return Ridge(all, labels, std::int64_t(counts_.size()), layer_.size() > 1, changes);
   };
-  const Ridge any_light = with(changes), this_light = with(changes.narrow(0, 0, 0));
   constexpr double kSmall = 0.01, kAsGood = 2;  // else the light tells classes apart
-  return any_light.error() < std::max(kSmall, kAsGood * this_light.error()) ? any_light
-                                                                            : this_light;
+  const Ridge any_light = with(changes);
+  if (any_light.error() < kSmall) return any_light;
+  const Ridge this_light = with(changes.narrow(0, 0, 0));
+  return any_light.error() < kAsGood * this_light.error() ? any_light : this_light;
 }
 
 bool ClassMemory::contradicted(const Ridge& ridge) {
