@@ -14,7 +14,7 @@ namespace millrace::capture {
 namespace {
 
 thread_local Arena* kept_in = nullptr;
-thread_local std::vector<const c10::StorageImpl*> excluded;
+thread_local KeptIn::Exceptions exceptions;
 
 }  // namespace
 
@@ -93,11 +93,15 @@ Arena* KeptIn::current() {
 }
 
 void KeptIn::exclude(const at::Tensor& tensor) {
-  excluded.push_back(tensor.storage().unsafeGetStorageImpl());
+  exceptions.stay.push_back(tensor.storage().unsafeGetStorageImpl());
 }
 
-std::vector<const c10::StorageImpl*> KeptIn::take_excluded() {
-  return std::exchange(excluded, {});
+void KeptIn::unite(const at::Tensor& tensor, const at::Tensor& copy) {
+  exceptions.united.emplace_back(tensor.storage().unsafeGetStorageImpl(), copy);
+}
+
+KeptIn::Exceptions KeptIn::take_exceptions() {
+  return std::exchange(exceptions, {});
 }
 
 }  // namespace millrace::capture

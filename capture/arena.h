@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace millrace::capture {
@@ -60,8 +61,15 @@ class KeptIn {
   static Arena* current();  ///< null: none
   /// Within a body: leaves `tensor`'s memory where it is, since others read it later.
   static void exclude(const at::Tensor& tensor);
-  /// The storages excluded since the last call.
-  static std::vector<const c10::StorageImpl*> take_excluded();
+  /// Within a body: `tensor` may have the memory of `copy`, to which the body copies it and which
+  /// nobody overwrites while `tensor` is read.
+  static void unite(const at::Tensor& tensor, const at::Tensor& copy);
+  struct Exceptions {
+    std::vector<const c10::StorageImpl*> stay;
+    std::vector<std::pair<const c10::StorageImpl*, at::Tensor>> united;
+  };
+  /// Those since the last call.
+  static Exceptions take_exceptions();
 
  private:
   Arena* before_;

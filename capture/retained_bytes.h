@@ -1,8 +1,10 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>  // where allocators look for a counter
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 
@@ -26,6 +28,18 @@ std::int64_t retained_bytes(const Work& work) {
   const c10::DebugInfoGuard counting(c10::DebugInfoKind::PROFILER_STATE, counter);
   work();
   return counter->held;
+}
+
+/// Bytes of those `outputs` that have memory to themselves: none of `inputs`, nor of more.
+inline std::int64_t bytes_alone(at::TensorList inputs, at::TensorList outputs) {
+  std::int64_t bytes = 0;
+  for (const at::Tensor& output : outputs) {
+    const bool alone = std::ranges::none_of(
+        inputs, [&](const at::Tensor& input) { return input.is_alias_of(output); });
+    if (alone && output.storage().nbytes() == output.nbytes())
+      bytes += std::int64_t(output.nbytes());
+  }
+  return bytes;
 }
 
 }  // namespace millrace::capture

@@ -121,6 +121,8 @@ class StageStep final : public Step {
   };
 
   int slots() const { return int(slots_.size()); }
+  /// Whether what it leaves for its neighbours has no second copy here.
+  bool unites() const { return records() && !defers(); }
   std::vector<BoundaryBuffers*> written() const;  ///< what this stage leaves for its neighbours
   void call_backward(Kind kind, int slot, int gradient_slot, bool first);
   void await(const BoundaryBuffers& from, int slot) const;

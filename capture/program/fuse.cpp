@@ -17,7 +17,8 @@ class Fuser {
     for (bool changed = true; changed;) {
       changed = false;
       for (std::size_t i = 0; i < nodes_.size(); ++i) {
-        if (!is_erased(nodes_[i])) changed |= take_over(i) || write_there(i) || accumulate(i);
+        if (!is_erased(nodes_[i]))
+          changed |= take_over(i) || write_there(i) || unite(i) || accumulate(i);
       }
       changed |= leave_out();
     }
@@ -103,6 +104,17 @@ class Fuser {
       return true;
     }
     return false;
+  }
+
+  /// Leaves out a copy whose source may have the destination's memory.
+  bool unite(std::size_t i) {
+    if (!nodes_[i].operation.copy) return false;
+    const at::Tensor from = nodes_[i].reads[0], there = nodes_[i].writes[0];
+    if (!lie_alike(from, there) || values_.used(there, 0, i) ||
+        values_.used(there, i + 1, nodes_.size()) || !values_.unite(from, there))
+      return false;
+    erase(i);
+    return true;
   }
 
   /// Makes weight gradients that are only added to others accumulate in place.

@@ -69,14 +69,14 @@ double bytes_of(const Node& node) {
   return bytes;
 }
 
-/// Moves what is kept to its arena, one after the other, but what was excluded.
+/// Moves what is kept to its arena, one after the other, or to its copy.
 void move_kept(const Values& values) {
-  const std::vector<const c10::StorageImpl*> stay = capture::KeptIn::take_excluded();
   std::map<Arena*, std::vector<c10::StorageImpl*>> moving;
   for (const Value& value : values.all()) {
     c10::StorageImpl* const storage = value.storage.unsafeGetStorageImpl();
-    if (value.kept_in && std::ranges::find(stay, storage) == stay.end())
-      moving[value.kept_in].push_back(storage);
+    if (value.kept_in) moving[value.kept_in].push_back(storage);
+    if (value.united)
+      move(*storage, static_cast<char*>(value.copy.data_ptr()), value.copy.device());
   }
   for (const auto& [arena, storages] : moving) {
     std::vector<capture::Lifetime> alive;  // all at once
@@ -110,9 +110,9 @@ const char* kept_name(const std::string& name) {
 
 Program::Program(const std::function<void()>& body, Arena& arena, const ProgramOptions& options)
     : team_(options.team), late_(options.late) {
-  capture::KeptIn::take_excluded();
+  capture::KeptIn::take_exceptions();
   std::vector<Call> calls = record_calls(body);
-  Values values(calls);
+  Values values(calls, capture::KeptIn::take_exceptions());
   const bool on_gpu = arena.device().is_cuda();
   nodes_ = translate(calls, values, on_gpu);
   fuse(nodes_, values);

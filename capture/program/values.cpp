@@ -59,14 +59,19 @@ Range range_of(const at::Tensor& tensor) {
   return {begin, begin + (last + 1) * std::int64_t(tensor.itemsize())};
 }
 
-Values::Values(const std::vector<Call>& calls) {
+Values::Values(const std::vector<Call>& calls, const capture::KeptIn::Exceptions& exceptions) {
   for (const Held& held : storages_of(calls)) {
     const c10::Storage& storage = held.tensor.storage();
     const bool own = held.maker && storage.use_count() == held.count;
     if (storage.nbytes() == 0) continue;
     Value& value = insert(held.tensor);
     value.own = own;
-    if (held.maker && !own) value.kept_in = held.maker->kept_in;
+    const auto* const here = storage.unsafeGetStorageImpl();
+    if (!held.maker || std::ranges::count(exceptions.stay, here) > 0) continue;
+    if (!own) value.kept_in = held.maker->kept_in;
+    const auto found =
+        std::ranges::find(exceptions.united, here, [](const auto& one) { return one.first; });
+    if (found != exceptions.united.end()) value.copy = found->second;
   }
 }
 
@@ -116,6 +121,17 @@ void Values::fix(const at::Tensor& tensor) {
   if (!value) return;
   value->own = false;
   value->kept_in = nullptr;
+}
+
+bool Values::unite(const at::Tensor& tensor, const at::Tensor& copy) {
+  Value* const value = mine(tensor);
+  const Range all = range_of(tensor);
+  if (!value || value->united || !value->copy.defined() || !same_memory(value->copy, copy) ||
+      tensor.strides() != copy.strides() || all.begin != value->range.begin ||
+      all.end != value->range.end)
+    return false;
+  fix(tensor);
+  return value->united = true;
 }
 
 void Values::link(std::span<const Node> nodes) {

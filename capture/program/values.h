@@ -37,19 +37,23 @@ struct Value {
   c10::Storage storage;  ///< held, so that no other tensor gets the same address
   bool own = false;      ///< only the recording holds it: it may be moved or eliminated
   capture::Arena* kept_in = nullptr;  ///< where to move what others hold, too; null: it stays
+  at::Tensor copy;                    ///< of it, which may have its memory; undefined: none
+  bool united = false;                ///< with its copy
   std::vector<Use> uses;              ///< in the order of the nodes
 };
 
 /// A recording's values.
 class Values {
  public:
-  explicit Values(const std::vector<Call>& calls);
+  Values(const std::vector<Call>& calls, const capture::KeptIn::Exceptions& exceptions);
   /// Adds what `calls` make, none of which anybody else holds.
   void add_made(const std::vector<Call>& calls);
   /// Adds memory that only the recording holds.
   void add(const at::Tensor& tensor);
   /// From now on its memory stays where it is.
   void fix(const at::Tensor& tensor);
+  /// Gives a tensor the memory of its copy, if it may have it.
+  bool unite(const at::Tensor& tensor, const at::Tensor& copy);
 
   /// Null for an undefined or empty tensor.
   const Value* of(const at::Tensor& tensor) const;

@@ -284,6 +284,7 @@ class Proof {
     if (action_.op == Op::forward) forward(next.replica_id, mine);
     if (action_.op == Op::backward_local) {
       read_inputs();
+      read(Kind::activation, action_.stage, action_.sample);
       read(Kind::inner, next.replica_id, action_.sample);
       kept(mine).local_done = mine.has_local = true;
       kept(mine).activations = false;  // backward_local frees them
@@ -352,7 +353,7 @@ class Proof {
     const int stage = action_.stage;
     if (schedule_.versions_of(stage) > 1) require_kept(kept(mine).version, mine);
     read_inputs();
-    if (!lowering_.recomputes(stage)) read(Kind::activation, stage, action_.sample);
+    read_output();
     read_gradient(action_.gradient);
     if (stage > 0) write(Kind::gradient, stage, action_.sample);
     kept(mine).input_done = true;
@@ -362,6 +363,7 @@ class Proof {
   void backward_weight(int number, Replica& mine) {
     if (schedule_.versions_of(action_.stage) > 1) require_kept(kept(mine).version, mine);
     read_inputs();
+    read_output();
     read(Kind::inner, number, action_.sample);
     if (action_.op == Op::backward_weight) read_gradient(kept(mine).gradient);
     std::vector<std::int64_t>& sum = mine.gradients;
@@ -400,6 +402,11 @@ class Proof {
     if (stage > 0) read(Kind::activation, stage - 1, action_.sample);
     if (stage == 0 || lowering_.last(stage) || action_.op == Op::backward_local)
       read(Kind::sample, 0, action_.sample);
+  }
+
+  /// Reads what the forward left for the next stage, which may be among its activations.
+  void read_output() {
+    if (!lowering_.recomputes(action_.stage)) read(Kind::activation, action_.stage, action_.sample);
   }
 
   /// Throws Wrong unless the update covers exactly this replica's next samples.

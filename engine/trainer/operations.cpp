@@ -221,10 +221,13 @@ std::vector<PredictedStage> predict_stages(TrainerOptions options) {
     const auto retained = [&](const auto& work) {
       return capture::retained_bytes([&] { records ? program::run_dry(work) : work(); });
     };
-    memory.activations = sets.inner[std::size_t(i)] * retained([&] {
-                           kept = stage.forward(sample.inputs, sample.target, 0);
-                           if (stage.options().recompute) stage.recompute(kept);
-                         });
+    memory.activations = retained([&] {
+      kept = stage.forward(sample.inputs, sample.target, 0);
+      if (stage.options().recompute) stage.recompute(kept);
+    });
+    if (records && !range.last && !stage.options().recompute)  // the output is at the cut
+      memory.activations -= capture::bytes_alone(sample.inputs, kept.outputs);
+    memory.activations *= sets.inner[std::size_t(i)];
     memory.activations += sets.stored[std::size_t(i)] * retained([&] { stage.store(kept); });
     if (stage.options().split) {  // what waits for the weights' gradient
       stages::Tensors gradients, made;

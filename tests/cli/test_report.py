@@ -422,7 +422,7 @@ class Memory(program.CliTest):
 
     @program.each("partime", "pb", "pipedream")
     def test_the_report_accounts_for_what_more_stages_take(self, schedule):
-        accounted, peaks = [], []
+        accounted, peaks, activations = [], [], []
         for stages in (1, 4):
             cut = list(range(2, 2 * stages, 2))
             config = self.write(program.bare(program.small(
@@ -431,6 +431,10 @@ class Memory(program.CliTest):
             report, _ = self.reported("run", config, "--frames", 8, "--quiet", env={})
             accounted.append(sum(report["memory_bytes"]["total"]))
             peaks.append(report["process"]["peak_bytes"])
+            activations.append(sum(report["memory_bytes"]["activations_peak"]))
+        # What crosses a cut has one copy, at the cut.
+        if schedule == "partime":
+            self.assertLess(activations[1], activations[0] - 2 * 4 * 32 * 128 * 96)
         self.assertGreater((accounted[1] - accounted[0]) / (peaks[1] - peaks[0]), 0.9)
         foretold = re.search(r"memory: ([\d.]+) MiB", self.succeed("check", config).out)
         self.assertLess(abs(float(foretold[1]) * 2**20 / accounted[1] - 1), 0.1)

@@ -290,6 +290,9 @@ class Timing {
     if (from_stored) see(kStored, stage, sets_.stored, action.sample);
     if (!first && !from_stored && !(stores && takes))
       see(kActivation, stage - 1, sets_.activations, action.sample);
+    const bool recomputed = lowering_.recomputes(stage) && action.op != Op::backward_local;
+    if (!forwards && !last && !recomputed)
+      see(kActivation, stage, sets_.activations, action.sample);
     if (!forwards) see(kInner, stage, sets_.inner, action.sample);
     if (takes && !last) see(kGradient, stage, sets_.gradients, action.gradient);
   }
