@@ -26,7 +26,7 @@ std::vector<Parameters> buffers(const Network& network, StageRange range,
 OptimizerSpec corrected(OptimizerSpec spec, const StageOptions& options) {
   const CorrectionSpec& correction = options.correction;
   if (correction.kind == "spike-compensation") spec.spike_delay = options.delay.updates;
-  if (correction.kind == "deep-supervision") spec.lr *= correction.step;
+  spec.lr = first_rate(spec, correction);
   return spec;
 }
 

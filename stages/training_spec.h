@@ -66,6 +66,11 @@ struct CorrectionSpec {
 /// Every value of CorrectionSpec::kind.
 std::vector<std::string> correction_names();
 
+/// The learning rate before its schedule.
+inline double first_rate(const OptimizerSpec& optimizer, const CorrectionSpec& correction) {
+  return correction.kind == "deep-supervision" ? optimizer.lr * correction.step : optimizer.lr;
+}
+
 /// One summand: a table of `task.loss`.
 struct LossTerm {
   std::string kind = "mse";  ///< see loss_types()

@@ -1,5 +1,6 @@
 """SIGHUP: the config is read again, what may change does, and one line says what."""
 
+import json
 import os
 import signal
 import time
@@ -54,6 +55,31 @@ class Reload(program.CliTest):
         self.assertTrue(told.startswith("output.report "), told)
         self.end_run(process, "other.json")
         self.assertFalse((self.folder / "report.json").exists())
+
+    def test_the_report_is_of_the_config_in_force(self):
+        log, other = self.folder / "day1.json", self.folder / "day2.json"
+        process = self.start(output={"log": log, "log_every": 1})
+        told = self.change(process, output={"log": other, "report": log})
+        self.assertTrue(told.endswith(f"{log}: is the file of output.report; nothing has changed"), told)
+        self.change(process, output={"log": log, "report": "-"}, optimizer={"lr": 0.02})
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        report = json.loads(out)
+        self.assertIn("real time", err)  # the summary
+        self.assertEqual((report["optimizer"]["lr"], report["optimizer"]["lr_in_force"]), (0.02, 0.02))
+        self.assertIn("lr = 0.02", report["run"]["config"])
+
+    @program.each((None, 0.004, 0.004), (0.004, None, 0.0015))
+    def test_a_learning_rate_is_that_of_a_run_that_begins_with_it(self, before, after, in_force):
+        rate = lambda lr: {"warmup": 0} | ({} if lr is None else {"lr": lr})
+        tables = program.small(source={"pace": "live", "fps": 100.0}, output={"report": self.folder / "report.json"},
+                               task={"kind": "next-frame"}, model={"preset": "auto"})
+        self.file = self.write(tables | {"optimizer": rate(before)})
+        process = self.start_run(self.file)
+        self.tables = tables | {"optimizer": rate(after)}
+        self.change(process)
+        time.sleep(0.2)
+        self.assertAlmostEqual(self.end_run(process)["optimizer"]["lr_in_force"], in_force)
 
     def test_the_rate_that_is_to_be_held(self):
         process = self.start(monitor={"fps": 100000.0, "policy": "skip"})

@@ -29,7 +29,7 @@ std::string describe(const NoveltyEvent& event) {
 
 }  // namespace
 
-Console::Console(const Request& request, Intake& intake, Learner& learner, Records& records,
+Console::Console(Request& request, Intake& intake, Learner& learner, Records& records,
                  Checkpoints& checkpoints, LiveView* page)
     : config(request.config),
       request_(request),
@@ -199,40 +199,49 @@ std::string Console::status(bool verbose) {
 
 std::string Console::reload() {
   if (!request_.options.read_again) return "there is no file to read";
-  Config fresh;
+  Config next = config;
+  std::string changed, left;
+  bool other_rate = false;
+  engine::TrainerOptions options;
   try {
-    fresh = as_ranks_run(request_.options.read_again(), request_.options.ranks);
+    const Config fresh = as_ranks_run(request_.options.read_again(), request_.options.ranks);
     assemble(fresh, configured_shape(fresh));  // finds errors that a restart would
     require_outputs(fresh, request_.options.trace);
+    for (const auto& [key, before, after] : differences(config, fresh)) {
+      const bool now = applies(key);
+      std::string& list = now ? changed : left;
+      list += (list.empty() ? "" : ", ") + key;
+      if (!after.empty()) list += " " + before + " -> " + after;
+      if (!now) continue;
+      next.set(key, after);
+      if (!fresh.places.contains(key)) next.places.erase(key);
+      other_rate |= key == "optimizer.lr";
+    }
+    require_outputs(next, request_.options.trace);  // beside those that need a restart
+    options = assemble(next, configured_shape(next));
   } catch (const std::exception& error) {
     return std::string(error.what()) + "; nothing has changed";
   }
-  std::string changed, left;
-  for (const Difference& difference : differences(config, fresh)) {
-    std::string& list = apply(difference, fresh) ? changed : left;
-    list += (list.empty() ? "" : ", ") + difference.key;
-    if (!difference.after.empty()) list += " " + difference.before + " -> " + difference.after;
-  }
+  if (other_rate)
+    learner_.rate =
+        stages::first_rate(options.optimizer, options.correction) / learner_.first_rate();
+  if (next.monitor.fps != config.monitor.fps)
+    learner_.trainer.monitor().set_fps(next.monitor.fps > 0 ? next.monitor.fps
+                                                            : intake_.seen_fps());
+  if (next.checkpoint.every != config.checkpoint.every)
+    checkpoints_.writer->set_every(next.checkpoint.every);
+  config = next;
+  request_.set_running(as_run(std::move(next), options));
   if (changed.empty()) changed = "nothing has changed";
   return changed + (left.empty() ? "" : "; needs a restart: " + left);
 }
 
-bool Console::apply(const Difference& change, const Config& fresh) {
-  constexpr std::array<std::string_view, 4> kWrittenAtTheEnd = {
-      "output.report", "output.weights", "output.loss_plot", "output.prediction"};
-  const double first_lr = request_.config.optimizer.lr;
-  engine::Checkpointer* const checkpointer = checkpoints_.writer.get();
-  if (change.key == "optimizer.lr" && first_lr > 0 && weights_are_apart(fresh))
-    learner_.rate = fresh.optimizer.lr / first_lr;
-  else if (change.key == "monitor.fps")
-    learner_.trainer.monitor().set_fps(fresh.monitor.fps > 0 ? fresh.monitor.fps
-                                                             : intake_.seen_fps());
-  else if (change.key == "checkpoint.every" && checkpointer)
-    checkpointer->set_every(fresh.checkpoint.every);
-  else if (std::ranges::find(kWrittenAtTheEnd, change.key) == kWrittenAtTheEnd.end())
-    return false;
-  config.set(change.key, change.after);
-  return true;
+bool Console::applies(const std::string& key) const {
+  if (key == "optimizer.lr") return learner_.first_rate() > 0 && weights_are_apart(config);
+  if (key == "checkpoint.every") return checkpoints_.writer != nullptr;
+  constexpr std::array<std::string_view, 5> kOthers = {
+      "monitor.fps", "output.report", "output.weights", "output.loss_plot", "output.prediction"};
+  return std::ranges::find(kOthers, key) != kOthers.end();
 }
 
 }  // namespace millrace::app

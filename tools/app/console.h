@@ -15,7 +15,7 @@ namespace millrace::app {
 class Console {
  public:
   /// All arguments outlive this; `page` may be null.
-  Console(const Request& request, Intake& intake, Learner& learner, Records& records,
+  Console(Request& request, Intake& intake, Learner& learner, Records& records,
           Checkpoints& checkpoints, LiveView* page);
 
   void tell(const std::string& line) {
@@ -49,10 +49,10 @@ class Console {
   /// tell(), rate-limited.
   void complain(const std::string& line);
   void hear_labels();
-  /// Returns false for a key that needs a restart.
-  bool apply(const Difference& change, const Config& fresh);
+  /// Whether a running config can take over `key`.
+  bool applies(const std::string& key) const;
 
-  const Request& request_;
+  Request& request_;
   Intake& intake_;
   Learner& learner_;
   Records& records_;

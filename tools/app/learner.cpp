@@ -131,6 +131,7 @@ Learner::Learner(Request& request, Intake& intake, RankTeam* team,
       overload(request.config, trainer, intake.live),
       rate_watch(trainer.monitor()) {
   assembled.weights.clear();
+  request.set_running(as_run(request.config, assembled));
   io::Teller teller = make_teller(request, intake, trainer.options().output(), targets);
   if (teller.tell) intake.source = io::with_teller(std::move(intake.source), std::move(teller));
   const auto& again = request.config.replay;

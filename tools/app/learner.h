@@ -58,7 +58,11 @@ struct Learner {
   OverloadWatch overload;
   engine::RealTime real_time;
   RateWatch rate_watch;
-  std::atomic<double> rate{1.0};  ///< factor on optimizer.lr
+  std::atomic<double> rate{1.0};  ///< factor on first_rate()
+
+  double first_rate() const {
+    return stages::first_rate(assembled.optimizer, assembled.correction);
+  }
 };
 
 }  // namespace millrace::app

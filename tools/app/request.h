@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,6 +27,15 @@ struct Request {
   const std::vector<std::string>& classes() const {
     return labels ? labels->classes() : config.task.classes;
   }
+  /// The config with open choices filled in, as last reloaded. Any thread.
+  Config running() const {
+    const std::lock_guard lock(mutex_);
+    return running_;
+  }
+  void set_running(Config now) {
+    const std::lock_guard lock(mutex_);
+    running_ = std::move(now);
+  }
 
   const Config config;
   const RunOptions options;
@@ -34,6 +44,10 @@ struct Request {
   const std::optional<io::Labels> labels;
   const std::shared_ptr<io::LiveLabels> live_labels;  ///< from users during the run, or null
   std::vector<std::unique_ptr<Sink>> sinks;
+
+ private:
+  mutable std::mutex mutex_;
+  Config running_;
 };
 
 /// What was learned is of classes by number: another run must name the same ones in the same order.

@@ -9,6 +9,7 @@
 #include "io/files/whole_file.h"
 #include "tools/app/assembly.h"
 #include "tools/app/feeds/replay_feed.h"
+#include "tools/app/outputs/outputs.h"
 #include "tools/app/outputs/report.h"
 #include "tools/app/parts.h"
 #include "tools/app/ranks/rank_grid.h"
@@ -271,6 +272,10 @@ std::vector<std::string> Run::save() {
   write(task_type(p.request.config.task.kind).pictures ? output.prediction : "",
         [&](const std::string& file) { draw_prediction(records.log, p.intake.shape(), file); });
   return failures;
+}
+
+bool Run::uses_stdout() const {
+  return app::uses_stdout(parts_->console.config, parts_->request.options.trace);
 }
 
 void Run::save_weights(const std::string& path) const {

@@ -117,6 +117,7 @@ class Run {
   std::string summary() const;   ///< the report in a few lines, ending with the verdict
   std::string page() const;      ///< its URL; "": not served
   std::string video() const;     ///< its destination; "": none
+  bool uses_stdout() const;      ///< for an output
   std::string watching() const;  ///< the first line: source, size, rate, what is reported
   /// Remarks for users before learning, one line each. `verbose`: with those on how it learns.
   std::vector<std::string> remarks(bool verbose = true) const;

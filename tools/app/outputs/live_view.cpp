@@ -17,10 +17,8 @@ namespace {
 page::Controls::Offered offered(const Request& request, Learner& learner, bool saves) {
   const Config& config = request.config;
   page::Controls::Offered offered = {.pause = true, .save = saves && config.pipeline.tensor == 1};
-  if (config.optimizer.lr > 0 && weights_are_apart(config)) {
-    offered.set_learning_rate = [&rate_of = learner.rate, first = config.optimizer.lr](
-                                    double rate) { rate_of = rate / first; };
-  }
+  if (const double first = learner.first_rate(); first > 0 && weights_are_apart(config))
+    offered.set_learning_rate = [&learner, first](double rate) { learner.rate = rate / first; };
   if (config.task.labels == "http") {
     offered.labels = config.task.classes;
     offered.hear_label = [labels = request.live_labels](std::string_view text) {
@@ -181,7 +179,7 @@ page::Snapshot LiveView::look() const {
   now.state["local_note"] = local_note_;
   now.state["controls"] = {
       {"paused", controls_.paused()},
-      {"learning_rate", config_.optimizer.lr * learner_.rate.load(std::memory_order_relaxed)},
+      {"learning_rate", learner_.first_rate() * learner_.rate.load(std::memory_order_relaxed)},
       {"saves", checkpointer ? checkpointer->written() : 0},
       {"failed_saves", checkpointer ? checkpointer->failed() : 0},
       {"trouble", trouble(checkpoints_.error(), records_.log_error())},

@@ -131,7 +131,7 @@ Json optimizer_json(const stages::OptimizerSpec& optimizer, double rate) {
 Json about_run(const Request& request, const Progress& progress, const Learner& learner,
                std::int64_t trained, engine::Clock::time_point ended) {
   const std::chrono::duration<double> seconds = ended - progress.began;
-  Config config = as_run(request.config, learner.assembled);
+  Config config = request.running();
   config.source.width = learner.assembled.sample.width;  // also the source's own
   config.source.height = learner.assembled.sample.height;
   config.task.classes = request.classes();
@@ -370,9 +370,10 @@ Json make_report(const Request& request, const Progress& progress, const RankTea
   const RunLog& log = records.log;
   const engine::TrainerNow now = trainer.now();
   Json report = trainer_report(trainer, now, r, frames, idle);
+  report["optimizer"]["lr"] = request.running().optimizer.lr;
   report["task"] = {{"kind", config.task.kind},
                     {"loss", config.task.loss.text()},
-                    {"without_target", frames.without_target},
+                    {"without_target", frames.without_target + learner.feed->unfit()},
                     {"minibatch_rejected", frames.incomplete}};
   report["realtime"] = real_time_json(r, learner.real_time.verdict(r));
   report["realtime"]["F_estimated"] = learner.rate_watch.estimated();

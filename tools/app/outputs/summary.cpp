@@ -36,7 +36,7 @@ void tell_frames(std::ostream& out, const Json& report) {
   const Json &without_target = report["task"]["without_target"],
              &incomplete = report["task"]["minibatch_rejected"];
   if (without_target > 0)
-    out << "; of the rejected " << without_target << " were predicted, but had no target";
+    out << "; of the rejected " << without_target << " had no target";
   if (incomplete > 0) out << ", and " << incomplete << " shared a minibatch with such a frame";
   if (report.contains("replay") && frames.contains("replayed")) {
     out << "; " << frames["replayed"] << " replayed, " << text(report["replay"]["share"])

@@ -198,9 +198,7 @@ int learn(const RunArguments& arguments, engine::Exchange* ranks) {
   }
   attendant.finish();
   for (const std::string& what : run.save()) failed(what);
-  if (!arguments.quiet)
-    (app::uses_stdout(config, options.trace) ? std::cerr : std::cout)
-        << run.summary() << std::flush;
+  if (!arguments.quiet) (run.uses_stdout() ? std::cerr : std::cout) << run.summary() << std::flush;
   if (!run.source_error().empty()) failed(run.source_error());
   if (!failure.empty()) throw std::runtime_error(failure);
   return kDone;
