@@ -190,6 +190,47 @@ class Stream(PackageTest):
                 one.submit(frame)
         one.close()
 
+    def test_a_callback_may_not_wait_for_its_own_results(self):
+        one, frame, said = trainer(), pictures(1)[0], []
+        begun = one.run([frame])
+
+        def see(_):
+            closing.wait(PATIENCE)
+            time.sleep(0.1)  # close() waits for this thread
+            for act in (one.close, one.state_dict, lambda: one.load_state_dict({}), lambda: one.learn_one(frame),
+                        lambda: one.predict([frame]), lambda: one.submit(frame), lambda: next(begun)):
+                with self.assertRaises(millrace.Error) as refused:
+                    act()
+                said.append(str(refused.exception))
+
+        closing = threading.Event()
+        one.on_result(see)
+        one.submit(frame)
+        closing.set()
+        one.close()
+        self.assertEqual(len(said), 7)
+        for words in said:
+            self.assertIn("can't be called from on_result()'s function", words)
+
+    def test_poll_waits_for_the_first_frame_too(self):
+        one = trainer()
+        self.assertIsNone(one.poll())
+        threading.Timer(0.2, one.submit, pictures(1)).start()
+        self.assertEqual(one.poll(PATIENCE).frame, 0)
+        one.close()
+
+    def test_a_prediction_that_fails_leaves_the_trainer_free(self):
+        frames = pictures(2)
+        one = plain()
+        for mode in ("", "one"):
+            for bad, error in ((None, "is a NoneType"), (torch.rand(3, 5, 5), "has the shape")):
+                with self.assertRaisesRegex(millrace.Error, error):
+                    one.predict([frames[0], bad])
+                self.assertEqual(one._mode, mode)
+            one.learn_one(frames[0])
+        one.close()
+        one.partial_fit(frames)
+
     def test_the_report_is_the_programs(self):
         config = program.small(output={"report": f"{self.folder}/report.json"})
         self.succeed("run", self.write(config), "--frames", "40")

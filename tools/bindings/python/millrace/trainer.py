@@ -10,6 +10,7 @@ import os
 import shutil
 import tempfile
 import threading
+import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sized
 from typing import TYPE_CHECKING, Any, cast
@@ -248,13 +249,15 @@ class Trainer:
 
     def predict(self, frames: Iterable[Any]) -> list[Any]:
         """predict_one() of each frame."""
-        begun = self._mode == "one"
-        predictions = [self.predict_one(frame) for frame in _frames.each(frames, "frames")]
-        if not begun:
-            self.close()
-        return predictions
+        begun = bool(self._mode)
+        try:
+            return [self.predict_one(frame) for frame in _frames.each(frames, "frames")]
+        finally:
+            if not begun:
+                self.close()
 
     def _results(self, items: Iterator[Item], ahead: int | None, own: bool) -> Iterator[Result]:
+        self._require_elsewhere("run()")
         first = next(items, None)
         if first is None or first[0] is END:
             return
@@ -324,7 +327,12 @@ class Trainer:
     def poll(self, timeout: float = 0.0) -> Result | None:
         """The oldest result of a submitted frame, if it comes within `timeout` seconds. The latest 256 are kept. Raises
         the error that ended the run. Any thread."""
-        return None if self._inbox is None else self._inbox.take(timeout)
+        end = time.monotonic() + timeout
+        while self._inbox is None:
+            if (left := end - time.monotonic()) <= 0:
+                return None
+            time.sleep(min(left, WAIT_MS / 1000))
+        return self._inbox.take(max(0.0, end - time.monotonic()))
 
     def on_result(self, see: Callable[[Result], None] | None) -> None:
         """Calls `see` with each result of a submitted frame, on a separate thread, instead of keeping it for poll(). An
@@ -354,7 +362,7 @@ class Trainer:
     def close(self) -> None:
         """Ends a series of submit(), learn_one() and predict_one(): waits until all frames are trained. Their results
         stay for poll(). The next submit() or run() continues with the same weights."""
-        self._require_elsewhere("close(), which state_dict() calls, too,")
+        self._require_elsewhere("close()")
         with self._giving:
             if self._mode not in ("submit", "one") or self._stream is None:
                 return
@@ -376,6 +384,7 @@ class Trainer:
 
     def _one(self, frame: Any, target: Any) -> torch.Tensor:
         """Learns from one frame and waits for its prediction."""
+        self._require_elsewhere("learn_one() or predict()")
         with inside(), self._giving:
             if self._mode != "one":
                 if self._run is not None and not self._targets:
@@ -419,6 +428,7 @@ class Trainer:
         """Copies of all weights under the uncut network's names; for a module with its buffers, ready for the module's
         load_state_dict(). Of classes it holds weights alone, without the remembered frames: a Trainer that loads it answers
         them until it learns its first label. Not during a run(); calls close() after submit() or learn_one()."""
+        self._require_elsewhere("state_dict()")
         with self._giving:
             if self._mode == "run":
                 raise Error("weights cannot be read during a run")
@@ -431,6 +441,7 @@ class Trainer:
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
         """Sets weights by the names of state_dict(); the optimizer's state stays. When state_dict() is allowed."""
+        self._require_elsewhere("load_state_dict()")
         with self._giving:
             if self._mode == "run":
                 raise Error("weights cannot be set during a run")
