@@ -267,7 +267,8 @@ sys.exit(7)
             "frame 1: has the shape [3, 5, 5], those before [3, 16, 24]":
                 lambda: list(millrace.Trainer(net, stages=1).run([frames[0], torch.rand(3, 5, 5)])),
             "output.report: a Trainer writes nothing": lambda: millrace.Trainer(net, output={"report": "r.json"}),
-            "checkpoint.dir: a Trainer writes nothing": lambda: millrace.Trainer(net, checkpoint={"dir": "kept"}),
+            "checkpoint.dir: a Trainer writes nothing": lambda: millrace.Trainer({"checkpoint": {"dir": "kept"}}),
+            "mqtt.broker: a Trainer writes nothing": lambda: millrace.watch("clip.mp4", mqtt={"broker": "mqtt://home"}),
             "is not copied or pickled": lambda: copy.copy(millrace.Trainer(net)),
             "'\\udce9': a config holds UTF-8": lambda: millrace.Trainer(net, model={"weights": "\udce9"}),
             "no\udce9.mp4": lambda: next(millrace.watch("no\udce9.mp4")),

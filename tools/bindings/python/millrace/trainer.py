@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _NOTHING = object()
+_WRITES = "checkpoint.", "output.", "mqtt.", "novelty.snapshots", "novelty.webhook", "novelty.mqtt"
 _trainers: weakref.WeakSet[Trainer] = weakref.WeakSet()
 
 
@@ -82,11 +83,10 @@ class Trainer:
             keys = {**keys, **self._own(schedule)}
         elif schedule is not None:
             keys["pipeline.schedule"] = schedule
-        for key, text in settings(keys):
-            if key.startswith(("checkpoint.", "output.", "novelty.snapshots", "novelty.webhook", "novelty.mqtt")):
-                raise Error(f"{key}: a Trainer writes nothing: save its state_dict() and report()")
-            self._settings.append((key, text))
+        self._settings += settings(keys)
         for key, _ in self._settings:
+            if key.startswith(_WRITES):
+                raise Error(f"{key}: a Trainer writes nothing: save its state_dict() and report()")
             if self._module is not None and key in ("model.preset", "model.file", "model.layer"):
                 raise Error(f"{key}: the network is the module that was given")
         config = self._config()
