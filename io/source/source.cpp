@@ -33,6 +33,8 @@ std::vector<SourceKind>& kinds() {
   return all;
 }
 
+const std::size_t own_kinds = kinds().size();  // plug-ins' follow
+
 class ToldSource : public Source {
  public:
   ToldSource(std::unique_ptr<Source> source, Teller teller)
@@ -66,6 +68,19 @@ class ToldSource : public Source {
   bool first_ = true;
   std::chrono::nanoseconds start_{0};  // stamp of this pass's first frame
 };
+
+/// Throws for a plug-in's frame that would be read beyond its end.
+void require_readable(const Frame& frame, const SourceOptions& options) {
+  if (frame.width > 0 && frame.height > 0 && frame.channels == options.channels &&
+      frame.pixels.size() >= frame.bytes())
+    return;
+  throw source_error(options, "its plug-in gave a frame of " +
+                                  size_text(frame.width, frame.height) + " with " +
+                                  std::to_string(frame.channels) + " channels in " +
+                                  std::to_string(frame.pixels.size()) + " bytes; " +
+                                  std::to_string(options.channels) +
+                                  " channels are due, each with a byte a pixel");
+}
 
 /// Tries a server's addresses in turn.
 class PortProbe {
@@ -143,7 +158,12 @@ std::unique_ptr<Source> open_source(const SourceOptions& options) {
     throw source_error(options, "channels must be 1 or 3");
   if (options.uri.empty()) throw SourceError("source: no URI is given");
   check_source(options);
-  return source_kind(options.uri)->open(options);
+  const SourceKind* const kind = source_kind(options.uri);
+  std::unique_ptr<Source> source = kind->open(options);
+  if (kind < kinds().data() + own_kinds) return source;
+  return with_teller(std::move(source), {[options](const Frame& frame, auto...) {
+                       require_readable(frame, options);
+                     }});
 }
 
 std::future<void> destroy(std::unique_ptr<Source> source) {

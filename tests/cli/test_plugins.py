@@ -1,5 +1,7 @@
 """Plug-ins: layers, losses, sources and sinks of a user's own, from shared objects."""
 
+import os
+import re
 import subprocess
 import unittest
 
@@ -9,10 +11,10 @@ PLUGINS = program.Path(program.MILLRACE).parent / "demos"
 ALL = [str(PLUGINS / f"lib{name}.so") for name in ("layer", "loss", "source", "sink")]
 
 
-def c_library(path, text):
-    """A shared object made of C, as one built for another Millrace would be."""
-    path.with_suffix(".c").write_text(text)
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", path, path.with_suffix(".c")], check=True)
+def c_library(path, text, compiler="cc"):
+    """A shared object made of C, as one built for another Millrace would be, or of C++."""
+    language = compiler.replace("cc", "c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", path, "-x", language, "-"], input=text, text=True, check=True)
     return str(path)
 
 
@@ -48,6 +50,29 @@ class Plugins(program.CliTest):
                             (f"{self.folder}/away.so", ["No such file"])]:
             self.assert_each_refused(((command, "--set", f'plugins=["{path}"]'), "plugins", path, *words)
                                      for command in ("run", "check"))
+
+    def test_one_that_throws_while_it_is_loaded_is_named(self):
+        def checked(abi):
+            path = c_library(self.folder / "throws.so", f"""
+                #include <cstring>
+                #include <stdexcept>
+                extern "C" void millrace_plugin_abi(char* out, unsigned long room) {{
+                  std::strncpy(out, "{abi}", room);
+                }}
+                extern "C" void millrace_plugin(void*) {{ throw std::runtime_error("out of licences"); }}
+            """, "c++")
+            return program.call("check", "--set", f'plugins=["{path}"]')
+
+        ours = re.search(r"this one is (.*)\): build", checked("interface 0").err)[1]
+        self.assert_refused(program.BAD_USAGE, checked(ours), "plugins", "throws.so: out of licences")
+
+    def test_frames_that_are_not_as_asked_end_the_run(self):
+        for where, words in (("channels", "64x48 with 1 channels in 3072 bytes; 3 channels are due"),
+                             ("pixels", "64x48 with 3 channels in 3072 bytes; 3 channels are due")):
+            outcome = program.call("run", "--set", f'plugins=["{os.environ["FAULTY_SINK"]}"]',
+                                   *program.sets(f"source.uri=torn:{where}", "source.width=32"))
+            self.assertNotEqual(outcome.code, 0)
+            self.assertIn(f"torn:{where}: its plug-in gave a frame of {words}", outcome.err)
 
     def test_a_sink_that_nobody_brings_and_one_that_can_not_write_are_refused(self):
         self.assert_each_refused(((("run", "--set", 'output.sinks=["cvs:x"]'), "output.sinks", "cvs"),

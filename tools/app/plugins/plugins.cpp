@@ -51,12 +51,15 @@ void load_plugin(const std::string& path) {
   if (std::find(loaded.begin(), loaded.end(), object) != loaded.end()) return;
   require_abi(object, path);
   if (!dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) throw PluginError(dlerror());
+  const auto fill = symbol<void (*)(Plugin&)>(object, "millrace_plugin", path);
   Plugin plugin;
   try {
-    symbol<void (*)(Plugin&)>(object, "millrace_plugin", path)(plugin);
+    fill(plugin);
     add_all(plugin);
-  } catch (const std::invalid_argument& error) {
+  } catch (const std::exception& error) {
     throw PluginError(path + ": " + error.what());
+  } catch (...) {
+    throw PluginError(path + ": an exception of an unknown type");
   }
   loaded.push_back(object);
 }
