@@ -89,7 +89,8 @@ class Mqtt(program.CliTest):
         entities = home.entities()
         self.assertEqual(len({entity["unique_id"] for entity in entities.values()}), len(entities))
         for entity in entities.values():
-            self.assertEqual((entity["availability_topic"], entity["device"]["identifiers"]), ("door/cam 1/availability", ["door_cam_1"]))
+            self.assertEqual((entity["availability_topic"], entity["device"]["identifiers"]),
+                             ("door/cam 1/availability", ["door_cam_1_aee63a626755e2d6"]))
         for button, key, value in (("Pause", "paused", True), ("Resume", "paused", False), ("Save", "saves", 1)):
             home.press(button)
             self.wait_until(lambda: home.controls()[key] == value)

@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cstdint>
 #include <exception>
 #include <fstream>
 #include <iterator>
 #include <utility>
 
+#include "engine/format.h"
 #include "io/source/source.h"
 #include "io/text/nearest_name.h"
 #include "tools/app/alerts/channels.h"
@@ -83,10 +85,19 @@ std::vector<Entity> entities(const page::Snapshot& now, const page::Controls::Of
       {"select", "label", "It shows", label, !offered.labels.empty()}};
 }
 
-std::string id_of(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char c) { return !std::isalnum(c); }, '_');
-  return text;
+/// Of letters, digits, "-" and "_": "a/b" is "a_b"; a prefix with any other character gets its
+/// FNV-1a hash as well, so that no two prefixes share an id.
+std::string id_of(const std::string& prefix) {
+  std::string id = prefix;
+  std::uint64_t hash = 14695981039346656037u;
+  bool plain = true;
+  for (char& c : id) {
+    hash = (hash ^ std::uint8_t(c)) * 1099511628211u;
+    if (std::isalnum(std::uint8_t(c)) || c == '-') continue;
+    plain = plain && c == '/';
+    c = '_';
+  }
+  return plain ? id : id + engine::format("_%016lx", hash);
 }
 
 std::vector<MqttMessage> discovery(const Config& config, const page::Snapshot& now,
