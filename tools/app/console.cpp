@@ -63,6 +63,10 @@ void Console::look(bool last) {
     if (const std::string line = page_->take_note(); !line.empty()) complain(line);
   }
   hear_labels();
+  tell_alerts();
+}
+
+void Console::tell_alerts() {
   const std::string failed = records_.alerts ? records_.alerts->last_error() : "";
   if (failed != alert_error_) tell("alert: " + (alert_error_ = failed));
 }

@@ -23,6 +23,8 @@ class Console {
   }
   /// Reports events since the last call and serves viewers' requests. `last`: learning has ended.
   void look(bool last);
+  /// Reports the latest alert that failed, once.
+  void tell_alerts();
   std::string status(bool verbose);
   /// Reads the config again and applies optimizer.lr, monitor.fps, checkpoint.every and the files
   /// written at the end (but not the video); other keys need a restart. Changes nothing if the

@@ -255,6 +255,7 @@ std::vector<std::string> Run::save() {
   write(whole ? output.weights : "", [&](const std::string& file) { save_weights(file); });
   write(video(), [&](const std::string&) { records.video->finish(); });  // the report counts frames
   if (records.alerts) records.alerts->finish();                          // the report counts alerts
+  p.console.tell_alerts();
   write(output.report, [&](const std::string& file) { io::write_whole(file, report() + "\n"); });
   write(p.request.options.trace, [&](const std::string& file) {
     io::write_whole(file, engine::trace_json(*records.actions, trainer.schedule()));

@@ -89,7 +89,7 @@ class Run {
 
   /// `see` is called for each prediction by the last stage's worker, in the hot path.
   void on_prediction(std::function<void(const Prediction&)> see);
-  /// `tell` is called by learn()'s thread with a line per event: a roll-back, an outage, ...
+  /// `tell` is called by learn()'s thread, and save()'s, with a line per event: a roll-back, ...
   void on_event(std::function<void(const std::string& line)> tell);
   /// `look` is called by learn()'s thread about 20 times a second; it may not call learn().
   void on_tick(std::function<void()> look);
