@@ -332,7 +332,7 @@ class Targets(reference.ReferenceTest):
                                (task(masks=""), "mask needs task.masks"),
                                (task(loss="mse"), "task.loss", "cross-entropy"),
                                (task(kind="label"), "task.masks", "is for task.kind \"mask\""),
-                               (task(with_input=True), "channels"),
+                               (task(with_input=True), "the network has 3, the first 3 for its input: task.with_input"),
                                (task(classes=["road", "sky"]), "task.classes", "2 names for 3 classes"),
                                (task(classes=["sky", "road", "sky"]), "task.classes", "\"sky\" is named twice"),
                                ({**picture, "task": {"kind": "stream"}}, "stream needs task.stream"),

@@ -179,22 +179,23 @@ const TaskType& check_task(const Config& config) {
 void check_output(const Config& config, const TaskType& task, const stages::ImageShape& sample,
                   const stages::ImageShape& made) {
   stages::Loss(config.task.loss).require_fit(made.channels, made.height, made.width);
-  const int told = int(made.channels - channels_before(config));
+  const int before = int(channels_before(config)), told = int(made.channels) - before;
+  const std::string has =
+      engine::format("the network has %d", told + before) +
+      (before > 0 ? engine::format(", the first %d for its input: task.with_input", before) : "");
   if (config.task.with_input && (made.height != sample.height || made.width != sample.width))
     throw std::invalid_argument(
         "the network's output must be as large as its input, which it begins with: "
         "task.with_input");
   if (task.pixel_classes() && (told < 2 || told > 255))
-    throw std::invalid_argument(
-        engine::format("masks need 2 to 255 channels, one per class; the network has %d", told));
+    throw std::invalid_argument("masks need 2 to 255 channels, one per class; " + has);
   const std::size_t named = config.task.classes.size();
   if (task.classes && named > 0 && int(named) != told)
     throw std::invalid_argument(
         engine::format("task.classes: %zu names for %d classes of the network", named, told));
   if (task.target == TargetFrom::teller && task.pictures && told != config.source.channels)
     throw std::invalid_argument(
-        engine::format("the network has %d output channels, the stream that it predicts has %d",
-                       told, config.source.channels));
+        engine::format("the predicted stream has %d channels; ", config.source.channels) + has);
 }
 
 void check_preset(const Config& config, const std::string& preset) {
