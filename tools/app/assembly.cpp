@@ -360,7 +360,8 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
   check_preset(config, model.preset);
   bool learns = config.weights.learn;  // by gradients
   check_located(config, out ? "model.out_channels" : "model.preset", [&] {
-    const stages::Gives gives = targets ? stages::Gives::anything : task.gives;
+    const bool labels = task.name == "label" && config.places.contains("task.kind");
+    const stages::Gives gives = targets && !labels ? stages::Gives::anything : task.gives;
     if (learns) {
       options.network = stages::build_network(model, shape, gives, forecast);
       learns = replay_of(config, *options.network) != "ridge";

@@ -15,7 +15,8 @@ namespace millrace::app {
 /// Trainer options for samples of `shape`; sizes may be 0 (unknown) if the options are only
 /// checked. Loads and checks the weights file or the checkpoint and finds the devices; opens no
 /// source. `resumed`, unless null, receives the checkpoint that the weights come from. `targets`:
-/// samples come with targets of any shape. Throws ConfigError with the place in the config.
+/// samples come with targets of any shape, unless the config says "label". Throws ConfigError with
+/// the place in the config.
 engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& shape,
                                 Resumed* resumed = nullptr, bool targets = false);
 
