@@ -35,7 +35,8 @@ class Admission(PlayTest):
 
     def test_the_token_as_a_header_and_as_a_cookie(self):
         play = self.play(token=TOKEN)
-        self.assertEqual(play.status("/state", Authorization="Bearer " + TOKEN), 200)
+        for scheme in ("Bearer", "bearer"):
+            self.assertEqual(play.status("/state", Authorization=f"{scheme} {TOKEN}"), 200)
         status, headers, text = play.ask("/?token=" + TOKEN)
         self.assertEqual(status, 200)
         self.assertNotIn(TOKEN, text + str(headers))
@@ -69,7 +70,7 @@ class Admission(PlayTest):
         with play.watch(Origin="http://evil.example") as viewer:
             self.assertIn(b" 403 ", viewer.recv(100))
         self.assertFalse(play.state()["controls"]["pause_asked"])
-        self.assertEqual(play.command(command, Origin=own), 202)
+        self.assertEqual(play.command(command, Origin=own, Content_Type="Application/JSON; charset=utf-8"), 202)
         self.assertTrue(play.state()["controls"]["pause_asked"])
 
     def test_head_is_get_without_a_body(self):

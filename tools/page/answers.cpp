@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include <boost/beast/core/string.hpp>
 #include <boost/beast/http/field.hpp>
 
 #include "tools/page/json.h"
@@ -108,7 +109,8 @@ Response mark(Site& site, const Request& request) {
 Response obeyed(Site& site, const Request& request) {
   // Other sites' pages can't send this header or type without a preflight request.
   if (request["X-Millrace"] != "control" ||
-      !request[http::field::content_type].starts_with(kJson)) {
+      !boost::beast::iequals(request[http::field::content_type].substr(0, sizeof kJson - 1),
+                             kJson)) {
     return refuse(request, http::status::forbidden,
                   "a request must be JSON with the header \"X-Millrace: control\"");
   }

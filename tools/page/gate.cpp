@@ -1,5 +1,7 @@
 #include "tools/page/gate.h"
 
+#include <strings.h>
+
 #include <algorithm>
 #include <charconv>
 #include <random>
@@ -115,7 +117,9 @@ bool Gate::is_token(std::string_view token) const {
 bool Gate::admits(std::string_view authorization, std::string_view cookies) const {
   if (token_.empty()) return true;
   constexpr std::string_view bearer = "Bearer ";
-  if (authorization.starts_with(bearer)) return is_token(authorization.substr(bearer.size()));
+  if (authorization.size() >= bearer.size() &&
+      strncasecmp(authorization.data(), bearer.data(), bearer.size()) == 0)
+    return is_token(authorization.substr(bearer.size()));
   return equal_secrets(cookie_value(cookies, cookie_name_), session_);
 }
 
