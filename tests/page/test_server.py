@@ -176,6 +176,9 @@ class Texts(PlayTest):
         told = {path.replace("{name}", name).replace("{event}", "NAME") for path in api["paths"]
                 for name in ("input", "target", "prediction", "error", "camera")}
         self.assertEqual(told - {"/control", "/label", "/openapi.json"}, served)
+        for path in ("/control", "/label", "/events", "/events/{event}"):
+            answers = {"202", "400", "403"} | ({"500"} if path.startswith("/events") else {"404"})
+            self.assertLessEqual(answers, api["paths"][path]["post"]["responses"].keys(), path)
         commands = api["paths"]["/control"]["post"]["requestBody"]["content"]["application/json"]
         offered = set(play.state()["controls"]["offered"])
         self.assertEqual(set(commands["examples"]) - {"resume", "label", "forget"}, offered - {"labels"})
