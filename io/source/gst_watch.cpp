@@ -208,6 +208,17 @@ std::string detail_of(const gchar* debug) {
   return line == std::string::npos ? "" : trimmed(text.substr(line + 1));
 }
 
+/// Where the request of the element that posted `message` was redirected to; "": nowhere.
+std::string redirect_of(GstMessage* message) {
+  const GstOwned<GstQuery> query(gst_query_new_uri());
+  gchar* to = nullptr;
+  GstObject* const from = GST_MESSAGE_SRC(message);
+  if (GST_IS_URI_HANDLER(from) && gst_element_query(GST_ELEMENT(from), query.get()))
+    gst_query_parse_uri_redirection(query.get(), &to);
+  const GstOwned<gchar> owned(to);
+  return to ? to : "";
+}
+
 /// Without what follows the reason: the URL, which the line names anyway, and places in GStreamer.
 std::string reason_of(std::string text) {
   for (const char* const rest : {", URL: ", ": ../"})
@@ -283,17 +294,18 @@ void GstTrouble::note_error(GstMessage* message) {
   const GstOwned<GError> error(raw_error);
   const GstOwned<gchar> debug(raw_debug);
   const std::string all = trimmed(error->message) + detail_of(debug.get()),
-                    detail = reason_of(detail_of(debug.get()));
+                    detail = reason_of(detail_of(debug.get())), to = redirect_of(message);
   cause_ = reason_of(trimmed(error->message));
   if (detail.find("reason not-linked") != std::string::npos) {
     cause_ = "there is no video in it";
   } else if (detail.find("reason not-negotiated") != std::string::npos) {
     cause_ = "GStreamer has no name for its pixel format";
   } else if (detail.find("reason error (-5)") != std::string::npos) {  // GST_FLOW_ERROR
-    cause_ = "it cannot be read";
+    cause_ = to.empty() ? "it cannot be read" : "its redirect to " + to + " cannot be read";
   } else if (all.find("Redirect to:") != std::string::npos &&  // written for any status
              all.find(" (30") != std::string::npos) {
-    cause_ = "a part of it is redirected, which is not followed";
+    cause_ = to.empty() ? "a part of it is redirected, which is not followed"
+                        : "it is redirected too often, at last to " + to;
   } else if (!detail.empty() && detail != cause_) {
     cause_ = detail.starts_with(cause_) ? detail : cause_ + " (" + detail + ")";
   }

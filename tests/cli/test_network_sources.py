@@ -68,6 +68,9 @@ class WebCameras(NetworkTest):
 
     def test_a_page_that_is_not_there(self):
         self.assert_not_there(f"{self.server.url}/none.avi")
+        for path, why in (("/to/http://127.0.0.1:1/x", "its redirect to http://127.0.0.1:1/x cannot be read"),
+                          (25 * "/to/", "it is redirected too often, at last to ")):
+            self.assert_refuses("run", {"source": {"uri": self.server.url + path}}, why, code=program.NO_SOURCE)
 
     def encode(self, name, *options):
         subprocess.run(["ffmpeg", "-v", "error", *MOVING, *options, str(self.folder / name)], check=True)
