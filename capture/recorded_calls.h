@@ -31,7 +31,7 @@ class RecordedCalls {
     Kind kind;
     int slot, buffer;    ///< recordings of one slot share a memory pool
     int more = 0;        ///< gradient slot, or count of gradients
-    bool first = false;  ///< gradients overwrite what was there
+    bool first = false;  ///< gradients overwrite what was there; update: an auxiliary head has none
     auto operator<=>(const Key&) const = default;
   };
 

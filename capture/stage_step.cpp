@@ -135,7 +135,7 @@ void StageStep::discard(int slot) {
 
 void StageStep::leave_out(int slot) {
   discard(slot);
-  stage_.count_gradient();  // the update's next gradient then adds, as recorded
+  stage_.count_gradient();  // as recorded: the update's next gradient adds, a local one is the sum
 }
 
 void StageStep::backward_local(int slot) {
@@ -200,13 +200,22 @@ void StageStep::update() {
     tell_rate();
     follow_rate(stage_.next_rate());
   }
-  const stages::Change change = stage_.advance();
+  stages::Change change = stage_.advance();
   // Recording warms up by running the update: with a gradient that it rejects.
   if (calls_.capturing)
     calls_.run([this] { stage_.fill_gradients(std::numeric_limits<float>::quiet_NaN()); });
   // Its memory pool is the one after the slots'.
-  calls_.call({Kind::update, slots(), change.to, change.count},
-              [this, change] { stage_.update(change, rate_on_device_, skipped_on_device_); });
+  const auto key_of = [this](const stages::Change& of) {
+    return RecordedCalls::Key{Kind::update, slots(), of.to, of.count, /*first=*/!of.head};
+  };
+  const auto body_of = [this](const stages::Change& of) {
+    return [this, of] { stage_.update(of, rate_on_device_, skipped_on_device_); };
+  };
+  calls_.call(key_of(change), body_of(change));
+  if (stage_.supervised() && records()) {  // as in call_backward()
+    change.head = false;
+    calls_.record_only(key_of(change), body_of(change), {});
+  }
   update_called_ = true;
   if (!calls_.capturing && !defers() && device_.is_cpu()) dead_units_.look(stage_.gradients());
 }

@@ -26,11 +26,13 @@ class Step {
 
   /// Frees the activations of `slot`, whose sample has no backward.
   virtual void discard(int slot) = 0;
-  /// Replaces a backward (or its second part) that has no gradient; skip_update() is next.
+  /// Replaces a backward (or its second part) that has no gradient. skip_update() is next, unless
+  /// the update has a local gradient.
   virtual void leave_out(int slot) = 0;
 
   /// Backpropagates the loss of the stage's auxiliary head, right after the slot's forward, for the
-  /// weights' gradient alone; the next backward adds to it. Only the input stays in memory.
+  /// weights' gradient alone; the next backward adds to it. Only the input stays in memory. In an
+  /// update without it the head makes no step.
   virtual void backward_local(int slot) {}
 
   /// Recomputes the activations of `slot`, which the forward did not keep.

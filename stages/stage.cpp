@@ -269,8 +269,6 @@ void Stage::add_found(const Segment& segment, const Activations& activations, co
   for (std::size_t i = 0; i < found.size(); ++i)
     take(i < own ? gradient_views_[sum()][segment.learned[i]] : head_->gradients()[i - own],
          found[i]);
-  if (!from_downstream || !first) return;
-  for (const at::Tensor& sum : head_->gradients()) sum.zero_();  // it saw no sample
 }
 
 /// Gradients of a segment's outputs with respect to its inputs and, `with_parameters`, to its

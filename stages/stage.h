@@ -76,8 +76,9 @@ struct Adding {
 /// gradients since the previous version.
 struct Change {
   int from = 0, to = 0;
-  int count = 0;  ///< gradients summed
-  int sum = 0;    ///< index in sums()
+  int count = 0;     ///< gradients summed
+  int sum = 0;       ///< index in sums()
+  bool head = true;  ///< whether an auxiliary head has gradients, too: else it makes no step
 };
 
 /// Forward, backward and update of modules [begin, end). Knows nothing of threads, links, steps or

@@ -18,8 +18,10 @@ constexpr std::int64_t kCountBase = 1 << 24;
 }  // namespace
 
 Change Stage::advance() {
-  Change change{.from = newest_buffer(), .count = std::exchange(added_, 0), .sum = sum()};
-  has_local_ = false;
+  Change change{.from = newest_buffer(),
+                .count = std::exchange(added_, 0),
+                .sum = sum(),
+                .head = std::exchange(has_local_, false) || !supervised()};
   ++newest_;
   change.to = newest_buffer();
   return change;
@@ -49,7 +51,7 @@ void Stage::update(const Change& change, const at::Tensor& rate, at::Tensor& ski
   const at::Tensor finite =
       optimizer_.update(versions_[change.from].flat(), versions_[change.to].flat(), *gradient,
                         count, rate, skipped, {}, correction_ ? &*correction_ : nullptr);
-  if (head_) head_->update(count, rate, skipped, finite);
+  if (head_ && change.head) head_->update(count, rate, skipped, finite);
 }
 
 Tensors Stage::accumulated() const {

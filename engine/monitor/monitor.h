@@ -53,7 +53,8 @@ class StageMeter {
   }
   /// Returns the time since the last begin(), lap() or pass() without counting it.
   std::int64_t pass(Clock::time_point now) { return ns_of(now - std::exchange(last_, now)); }
-  /// `age`: of the gradient, in frames; -1 while the pipeline drains: not counted.
+  /// `age`: of the gradient, in frames; -1 while the pipeline drains, and for a local gradient
+  /// alone: not counted.
   void updated(std::int64_t age) {
     all_.updates += 1;
     if (age >= 0) all_.ages.record(age);

@@ -38,6 +38,7 @@ struct WorkerStage {
     Fate fate = Fate::trained;  ///< the worst of its samples
     Alarm alarm = Alarm::none;  ///< the worst of its gradients
     bool forwarded = false;     ///< the stage has forwarded a sample since the last update
+    bool local = false;         ///< with deep supervision: it has the gradient of a local loss
   } next{};
   std::int64_t asked = 0;    ///< updates requested from the step
   std::int64_t skipped = 0;  ///< requested updates known to be skipped
@@ -85,8 +86,9 @@ struct Completion {
   Kind kind = Kind::timed;
   Action action{};
   WorkerStage::Group group{};  ///< timed: the launch group
-  bool asked = false;          ///< updated: neither the guard nor a lack of gradients prevented it
-  std::int64_t staleness = 0;  ///< updated: age of the gradient, see StageMeter
+  bool due = false;            ///< updated: it has gradients
+  bool asked = false;          ///< updated: it is due, and the guard did not prevent it
+  std::int64_t staleness = 0;  ///< updated: age of its samples' gradient, see StageMeter
   Fate fate = Fate::trained;   ///< updated: of the samples that the update covers
   std::int64_t launch = 0;     ///< number of the launch
   Clock::time_point launched{};
@@ -222,6 +224,7 @@ class Worker {
       update(action);
     } else if (fate_for(action) == Fate::trained) {
       engine::perform(*mine.step, next, shared_.schedule().slots());
+      mine.next.local |= action.op == Op::backward_local;
     } else if (adds_gradient(action.op)) {
       mine.step->leave_out(slot(action.sample));
       mine.next.fate = std::max(mine.next.fate, mine.fates[slot(action.sample)]);
@@ -309,9 +312,11 @@ class Worker {
   }
   void update(const Action& action) {
     WorkerStage& mine = stage(action);
-    auto [fate, alarm, forwarded] = std::exchange(mine.next, {});
-    // An update is the mean over all of its samples, or is skipped.
+    auto [fate, alarm, forwarded, local] = std::exchange(mine.next, {});
+    // An update is the mean over all of its samples, or is skipped. But a local gradient is of a
+    // later sample, which does not share their fate.
     gateway_.agree(action.stage, fate, alarm);
+    const bool due = fate == Fate::trained || local;
     ++mine.versions;
     // All samples of a minibatch have its age. A stage that goes backward without forwards drains.
     const std::int64_t age =
@@ -324,7 +329,7 @@ class Worker {
     bool asked = false;
     if (alarm == Alarm::roll_back) {
       mine.step->roll_back();
-    } else if (alarm == Alarm::discard || fate != Fate::trained) {
+    } else if (alarm == Alarm::discard || !due) {
       mine.step->skip_update();  // the version still advances
     } else {
       if (shared_.pipeline.guard && mine.asked++ % LossGuard::kSnapshotEvery == 0)
@@ -334,8 +339,9 @@ class Worker {
     }
     launches_.complete({.kind = Completion::Kind::updated,
                         .action = action,
+                        .due = due,
                         .asked = asked,
-                        .staleness = forwarded ? age : -1,
+                        .staleness = forwarded && fate == Fate::trained ? age : -1,
                         .fate = fate});
   }
 
@@ -554,7 +560,7 @@ class Worker {
     WorkerStage& mine = stage(update.action);
     if (update.asked && mine.step->skipped() == mine.skipped) {
       mine.meter->updated(update.staleness);
-    } else if (fate == Fate::trained) {
+    } else if (update.due) {
       mine.skipped += update.asked ? 1 : 0;  // the step itself may have skipped it
       mine.meter->skipped();
     }

@@ -191,7 +191,7 @@ def cut_network(network, cut, make_optimizer):
     return [Stage(network[begin:end], make_optimizer) for begin, end in zip(places, places[1:])]
 
 
-def loss_and_gradient(y, sample):
+def loss_and_gradient(y, sample, loss_of=loss_of):
     loss = loss_of(y, sample)
     return loss.item(), torch.autograd.grad(loss, y, retain_graph=True)[0]
 
@@ -253,10 +253,10 @@ def partime(stages, samples, **_):
     return losses
 
 
-def auxiliary_head(channels, target, kernel, place, make_optimizer):
+def auxiliary_head(channels, target, kernel, place, make_optimizer, end=nn.Sigmoid):
     """From a stage's maps to the target; its weights begin from the number of the module after the stage."""
     torch.manual_seed(place)
-    return Stage(nn.Sequential(nn.Conv2d(channels, target, kernel, padding=kernel // 2), nn.Sigmoid()), make_optimizer)
+    return Stage(nn.Sequential(nn.Conv2d(channels, target, kernel, padding=kernel // 2), end()), make_optimizer)
 
 
 def in_8_bits(x):
@@ -266,33 +266,32 @@ def in_8_bits(x):
     return least + ((x - least) / step).nan_to_num(0).round() * step
 
 
-def deep_supervision(stages, heads, samples, weight, stored=in_8_bits):
+def deep_supervision(stages, heads, samples, weight, stored=in_8_bits, loss_of=loss_of):
     """At its step with sample n, a stage d stages from the end applies the gradient of its head's loss on n plus, with
     weight / sqrt(1 + 2d), that of the last stage's loss on n - 2d, through that sample's own input at the weights of now,
-    as `stored` unless it is a frame.
-    Without a weight it learns from its head alone, from the sample on at which the first gradient
-    would have come. Returns the losses of the last stage."""
+    as `stored` unless it is a frame. A sample whose target is None gives neither gradient: the other part is applied
+    alone, and a head without one makes no step. Without a weight it learns from its head alone, from the sample on at
+    which the first gradient would have come. Returns the losses of the last stage."""
     losses, inputs, gradients, last = [], {}, {}, len(stages) - 1
+    told = {n for n, sample in enumerate(samples) if sample[1] is not None}
     for n in range(len(samples) + (2 * last if weight else 0)):
-        x, target = samples[n] if n < len(samples) else (None, None)
+        x = samples[n][0] if n < len(samples) else None
         for i, stage in enumerate(stages):
             d, y, total = last - i, None, None
             m = n - 2 * d
             if n < len(samples):
                 inputs[i, n] = stored(x) if 0 < i < last else x
                 _, weights, y = stage.forward(x, first=True)
-            if i < last and 0 <= m < len(samples):
-                for parameter in heads[i].parameters:
-                    parameter.grad = torch.zeros_like(parameter)
-            if i < last and 0 <= m and n < len(samples):
-                found = torch.autograd.grad(nn.functional.mse_loss(heads[i].modules(y), target), weights + heads[i].parameters)
+            if i < last and 0 <= m and n in told:
+                found = torch.autograd.grad(loss_of(heads[i].modules(y), samples[n]), weights + heads[i].parameters)
                 total = [gradient.clone() for gradient in found[:len(weights)]]
                 for parameter, gradient in zip(heads[i].parameters, found[len(weights):]):
                     parameter.grad = gradient
-            if 0 <= m < len(samples) and (weight or not d):
+                heads[i].optimizer.step()
+            if m in told and (weight or not d):
                 end = stage.forward(inputs.pop((i, m)), i == 0)
                 if i == last:
-                    loss, gradient = loss_and_gradient(end[2], samples[m])
+                    loss, gradient = loss_and_gradient(end[2], samples[m], loss_of)
                     losses.append(loss)
                 else:
                     gradient = gradients.pop((i + 1, m))
@@ -300,10 +299,8 @@ def deep_supervision(stages, heads, samples, weight, stored=in_8_bits):
                 share = weight / (1 + 2 * d) ** 0.5 if d else 1.0
                 total = ([sum_.add_(g, alpha=share) for sum_, g in zip(total, found)] if total else
                          [g * share for g in found])
-            if 0 <= m < len(samples):
+            if total:
                 stage.update([total], age=2 * d)
-                if d:
-                    heads[i].optimizer.step()
             x = y
     return losses
 

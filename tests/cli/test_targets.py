@@ -75,7 +75,7 @@ class Targets(reference.ReferenceTest):
     def masks(self, count):
         """Bands of classes that move, some pixels of no class; none for every fourth frame, one that tells nothing."""
         folder = self.folder / "masks"
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         masks = {}
         for n in range(count):
             if n % 4 == 3:
@@ -109,6 +109,27 @@ class Targets(reference.ReferenceTest):
         self.assertAlmostEqual(report["iou"]["recent"], mean_iou(pairs), places=6)
         self.assertAlmostEqual(report["iou"]["majority"]["mean"], mean_iou(usual), places=6)
         self.assertAlmostEqual(report["accuracy"]["mean"], numpy.mean(hits), places=6)
+
+    @program.each("eager", "graph")
+    def test_a_frame_without_a_mask_costs_its_gradients_and_no_others(self, capture):
+        layers = [{**CONV, "out": 4}, {"type": "relu"}, {**CONV, "out": 4}, {"type": "relu"}, MASKS[-1]]
+        frames, cut = program.random_frames(1, 24), [2, 4]
+        folder, masks = self.masks(24)
+        samples = [(x, torch.from_numpy(masks[n]).long()[None] if n in masks else None)
+                   for n, x in enumerate(reference.tensors(frames))]
+        network = network_of(layers)
+        stages = reference.cut_network(network, cut, reference.sgd(0.9, 0.1))
+        heads = [reference.auxiliary_head(4, CLASSES, 3, place, reference.sgd(0.9, 0.3), nn.Identity) for place in cut]
+        reference.deep_supervision(stages, heads, samples, 0.87,
+                                   loss_of=lambda y, sample: functional.cross_entropy(y, sample[1], ignore_index=255))
+        tables = self.config(frames, layers, kind="mask", loss="cross-entropy", masks=folder)
+        tables["pipeline"] |= {"schedule": "partime", "stages": 3, "cut": cut, "capture": capture}
+        tables["optimizer"]["momentum"] = 0.9
+        tables["correction"] = {"kind": "deep-supervision", "kernel": 3, "weight": 0.87, "rate": 3.0}
+        report, _ = self.learn(tables, trained=len(masks))
+        self.assert_weights(network.state_dict(), **({"rtol": 1e-4, "atol": 1e-6} if capture == "graph" else {}))
+        self.assertEqual(report["updates"], [len(stage.versions) - 1 for stage in stages])
+        self.assertEqual(report["gradient_age"], [4, 2, 0])
 
     def picture(self, url, name):
         """A picture of the page as [height, width, 3], each pixel once."""

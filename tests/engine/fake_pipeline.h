@@ -103,6 +103,7 @@ class FakeStep final : public EmptyStep {
   }
   void backward_input(int slot, int gradient_slot) override { backward(slot, gradient_slot); }
   void backward_weight(int slot) override { note('W', kept_[std::size_t(slot)]); }
+  void backward_local(int slot) override { note('L', kept_[std::size_t(slot)]); }
   void recompute(int slot) override { note('R', kept_[std::size_t(slot)]); }
   void discard(int slot) override { note('D', kept_[std::size_t(slot)]); }
   void leave_out(int slot) override { discard(slot); }

@@ -92,6 +92,7 @@ class Oracle {
         if (learns(action.sample)) {
           stage.count_local();
           call(stage, [&] { stage.backward_local(kept(action), {.first = true}); });
+          local_.insert(key_of(program, action));
         }
         return true;
       case Op::recompute:
@@ -116,8 +117,8 @@ class Oracle {
         if (schedule_.replicas_of(action.stage) > 1 &&
             gradients_made_[action.stage] <= action.sample)
           return false;
-        apply(stage, schedule_.replica_id(action.stage, program.replica),
-              all_learned(program, action), worst_alarm(program, action));
+        apply(stage, schedule_.replica_id(action.stage, program.replica), is_due(program, action),
+              worst_alarm(program, action));
         return true;
     }
     return false;
@@ -133,12 +134,14 @@ class Oracle {
     return worst;
   }
 
-  /// Whether every sample that the update covers was trained on.
-  bool all_learned(const Program& program, const Action& action) {
+  /// Whether every sample that the update covers was trained on, or there is a local gradient, of a
+  /// later sample.
+  bool is_due(const Program& program, const Action& action) {
     const Key key = key_of(program, action);
+    const bool local = local_.erase(key) > 0;
     const bool learned = learned_.erase(key) > 0, left_out = left_out_.erase(key) > 0;
     const int replicas = schedule_.replicas_of(action.stage);
-    if (replicas == 1) return learned && !left_out;
+    if (replicas == 1) return local || (learned && !left_out);
     for (int replica = 0; replica < replicas; ++replica) {
       if (!learns(action.sample / replicas * replicas + replica)) return false;
     }
@@ -220,6 +223,7 @@ class Oracle {
       });
       if (whole) learned_.insert(key_of(program, action));
     } else if (whole) {
+      stage.count_gradient();  // an update from a local gradient alone is the mean of one
       left_out_.insert(key_of(program, action));
     }
     if (whole) {
@@ -241,8 +245,9 @@ class Oracle {
   std::map<Key, stages::Activations> kept_;
   std::map<Key, stages::Tensors> activations_;
   std::map<Key, std::optional<stages::Tensors>> gradients_;  ///< none: its loss is not trained on
-  // [stage, replica]: whether there were gradients since the last update; samples without one.
-  std::set<Key> learned_, left_out_;
+  // [stage, replica]: whether there were gradients since the last update; samples without one; a
+  // local gradient.
+  std::set<Key> learned_, left_out_, local_;
   std::map<int, std::int64_t> gradients_made_;  ///< [stage]
   std::map<Key, Alarm> alarms_;                 ///< [stage and sample of the gradient]
   std::vector<Alarm> pending_;                  ///< [replica_id]: the worst since its last update

@@ -39,13 +39,14 @@ inline void on_ranks(const TrainerOptions& options, int count,
 
 /// Rank 0's weights and losses of a run over `count` ranks. `spoiled`: see SampleFeed.
 inline Trained by_ranks(const TrainerOptions& options, std::int64_t samples, int count,
-                        const std::function<bool(std::int64_t)>& spoiled = {}) {
+                        const std::function<bool(std::int64_t)>& spoiled = {},
+                        const PipelineOptions& how = {}) {
   Trained result;
   on_ranks(options, count, [&](int rank, Trainer& trainer) {
     SampleFeed feed(options.sample, rank == 0 ? samples : 0);
     feed.spoiled = spoiled;
     LossLog log;
-    const Outcome outcome = trainer.run(feed, rank == 0 ? &log : nullptr, {});
+    const Outcome outcome = trainer.run(feed, rank == 0 ? &log : nullptr, how);
     EXPECT_EQ(outcome.admitted, samples);
     if (rank == 0) result = {trainer.state(), log.losses};
   });

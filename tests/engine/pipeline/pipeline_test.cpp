@@ -89,6 +89,29 @@ TEST(TrainEvery, ALeftOutSampleCostsAForwardAndNoMoreInEveryStage) {
   }
 }
 
+TEST(TrainEvery, AStageWithItsOwnLossUpdatesForEitherOfItsSamples) {
+  const std::atomic<std::int64_t> third{3};
+  for (const std::string name : {"partime", "pb"}) {
+    FakePipeline rig(make_schedule(name, {.stages = 3, .deep_supervision = true}), 300);
+    EXPECT_EQ(numbers_of(rig.run(random_sleeps(&third))), (Numbers{300, 100, 200, 0}));
+    for (int i = 0; i < 3; ++i) {
+      const std::int64_t late = 2 * (2 - i);
+      std::int64_t updates = 0;
+      for (std::int64_t n = late; n < 300 + late; ++n)
+        updates += (n - late) % 3 == 0 || (late > 0 && n < 300 && n % 3 == 0);
+      const FakeStep& step = *rig.steps[i];
+      EXPECT_EQ(step.samples('L'), i < 2 ? every(3, (late + 2) / 3 * 3, 300) : every(1, 0, 0));
+      EXPECT_EQ(step.samples('R'), i < 2 ? every(3, 0, 300) : every(1, 0, 0));
+      EXPECT_EQ(step.samples('B'), every(3, 0, 300));
+      EXPECT_EQ(step.count_of('U'), updates) << name << " stage " << i;
+      EXPECT_EQ(step.count_of('U') + step.count_of('S'), 300);
+      EXPECT_EQ(rig.monitor.read().updates[i], updates);
+      EXPECT_EQ(rig.monitor.read().skipped[i], 0);
+      EXPECT_EQ(rig.monitor.read().gradient_age_spread[i], std::pair(late, late));
+    }
+  }
+}
+
 /// Shows its prediction long before its launch is over.
 class SlowToEnd final : public EmptyStep, public Observer {
  public:

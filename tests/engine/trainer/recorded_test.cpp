@@ -2,6 +2,8 @@
 // device that defers work and runs it in any order that events allow.
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "tests/engine/trained.h"
 
 namespace millrace::engine {
@@ -38,6 +40,19 @@ TEST_P(RecordedTest, TargetsThatComeLateGiveTheSameWeightsAndLosses) {
   LateFeed feed;
   expect_equal_where_told(how, feed, kLateSamples,
                           by_oracle(how, kLateSamples, 1, true, late_sample, told_most));
+}
+
+/// With deep supervision, updates from the head's gradient alone, downstream's alone, or both.
+TEST(Recorded, LearningFromEveryThirdEqualsTheOracle) {
+  const std::atomic<std::int64_t> third{3};
+  for (const ScheduleCase& of : {ScheduleCase{"partime", 4, {2, 4, 6}, {}, false, true},
+                                 ScheduleCase{"pb", 2, {4}, {}, false, true}}) {
+    SCOPED_TRACE(name_of(of));
+    TrainerOptions how = recorded(small(of));
+    how.optimizer = {.kind = "adam", .lr = 0.01};
+    expect_equal(by_pipeline(how, 24, {}, {.train_every = &third}),
+                 by_oracle(how, 24, 3, /*as_recorded=*/true));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Schedules, RecordedTest, testing::ValuesIn(recorded_cases()),

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "tests/engine/trained_by_ranks.h"
 
@@ -81,6 +82,7 @@ TEST(Ranks, TurnBackTogetherWithReplicasOnSeveralRanks) {
 }
 
 TEST(Ranks, EqualTheOracleWithCorrectionsGuardAndAdam) {
+  const std::atomic<std::int64_t> third{3};
   for (const std::string kind : {"local", "deep-supervision", "inverse-age"}) {
     TrainerOptions options = small("partime", 4, {2, 4, 6});
     options.correction.kind = kind;
@@ -88,6 +90,7 @@ TEST(Ranks, EqualTheOracleWithCorrectionsGuardAndAdam) {
     options.guard = true;
     SCOPED_TRACE(kind);
     expect_equal(by_ranks(options, 60, 2), by_oracle(options, 60));
+    expect_equal(by_ranks(options, 60, 2, {}, {.train_every = &third}), by_oracle(options, 60, 3));
   }
 }
 
