@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace millrace::engine {
 namespace {
@@ -66,6 +68,10 @@ bool excused(const LossGuard::State& is, double loss, const SceneErrors& scene) 
   };
   return excuses(&SceneErrors::input) || excuses(&SceneErrors::target) ||
          (excuses(&SceneErrors::change) && scene.change > loss / kFactor);
+}
+
+std::int64_t frame_of(const SampleInfo& sample) {
+  return sample.frame < 0 ? sample.sample : sample.frame;
 }
 
 /// Whether the last three losses are raised.
@@ -173,11 +179,28 @@ bool LossGuard::disproved(const Status& then) const {
 
 Alarm LossGuard::judge(const SampleInfo& sample, float loss) {
   const Alarm alarm = sample.has_target ? verdict(sample, loss) : Alarm::none;
-  const bool astray = sample.sample < is_.discard_until || is_.not_finite > 1 || leaps(is_);
+  const bool counted = sample.sample < is_.discard_until;
+  const bool diverges = is_.not_finite > 1 || leaps(is_);
   const std::lock_guard lock(mutex_);
-  status_.astray = astray;
+  status_.astray = counted || diverges;
+  status_.due = diverges && !counted && is_.began >= 0;
+  if (status_.due) {
+    const Moment& latest = is_.recent[std::size_t((is_.seen + kRecent - 1) % kRecent)];
+    status_.due_frame = frame_of(sample);
+    status_.due_loss = is_.not_finite > 1 ? std::numeric_limits<double>::quiet_NaN() : latest.loss;
+    status_.due_median = usual_loss(is_);
+  }
   status_.judged = sample.sample + 1;
   return alarm;
+}
+
+bool LossGuard::end() {
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(status_.due, false)) {
+    count_roll_back(status_.due_frame, status_.due_loss, status_.due_median,
+                    status_.judged + kProbe);
+  }
+  return std::exchange(status_.astray, false);
 }
 
 Alarm LossGuard::verdict(const SampleInfo& sample, float loss) {
@@ -223,17 +246,20 @@ Alarm LossGuard::discard(const SampleInfo& sample, float loss) {
 }
 
 Alarm LossGuard::roll_back(const SampleInfo& sample, double loss) {
-  {
-    const std::lock_guard lock(mutex_);
-    ++status_.roll_backs;
-    status_.last_frame = sample.frame < 0 ? sample.sample : sample.frame;
-    status_.last_loss = loss;
-    status_.last_median = usual_loss(is_);
-  }
+  const std::lock_guard lock(mutex_);
+  count_roll_back(frame_of(sample), loss, usual_loss(is_), sample.sample + 1 + in_flight_ + kProbe);
+  return Alarm::roll_back;
+}
+
+void LossGuard::count_roll_back(std::int64_t frame, double loss, double median,
+                                std::int64_t discard_until) {
+  ++status_.roll_backs;
+  status_.last_frame = frame;
+  status_.last_loss = loss;
+  status_.last_median = median;
   is_.seen = is_.excused_until = 0;
   is_.not_finite = is_.raised_for = is_.probed = 0;
-  is_.discard_until = sample.sample + 1 + in_flight_ + kProbe;
-  return Alarm::roll_back;
+  is_.discard_until = discard_until;
 }
 
 }  // namespace millrace::engine

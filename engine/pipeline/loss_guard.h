@@ -84,6 +84,10 @@ class LossGuard {
     std::int64_t last_frame = 0;  ///< at the last roll-back, numbered by the source
     double last_loss = 0, last_median = 0;
     bool astray = false;  ///< the current weights may have diverged
+    /// Of the roll-back that the end of the run would bring, if it is not counted yet.
+    bool due = false;
+    std::int64_t due_frame = 0;
+    double due_loss = 0, due_median = 0;
   };
   struct Moment {
     float loss = 0;
@@ -106,6 +110,9 @@ class LossGuard {
   explicit LossGuard(std::int64_t in_flight, bool classes = false)
       : scene(classes), in_flight_(in_flight) {}
   Alarm judge(const SampleInfo& sample, float loss);
+  /// The run ends: whether its weights must be rolled back, which is counted. While no thread
+  /// judges. Depends on status() alone, so that a guard that mirrors another does the same.
+  bool end();
   SceneWatch scene;  ///< sees each sample before it is judged
 
   /// Called by the judging thread, or while no thread judges.
@@ -129,6 +136,8 @@ class LossGuard {
   Alarm look(const SampleInfo& sample);
   Alarm discard(const SampleInfo& sample, float loss);
   Alarm roll_back(const SampleInfo& sample, double loss);
+  /// Under mutex_. `discard_until`: when learning continues.
+  void count_roll_back(std::int64_t frame, double loss, double median, std::int64_t discard_until);
   std::int64_t window() const { return in_flight_ + kProbe + kRecent; }
 
   const std::int64_t in_flight_;

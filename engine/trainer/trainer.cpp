@@ -286,7 +286,7 @@ Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
       if (wires_) wires_->connect();
       outcome = run_pipeline(pipeline, feed, observer, options);
       if (wires_) wires_->drain();
-      if (options_.guard && guard_.status().astray) {
+      if (options_.guard && guard_.end()) {
         for (const auto& step : steps_) {
           if (!step) continue;
           step->roll_back();

@@ -192,6 +192,12 @@ class Reports(program.CliTest):
         self.assertNotIn("nan", outcome.out + outcome.err)
         self.assertNotIn("rolled back", outcome.err)
 
+    def test_a_run_that_ends_while_its_loss_is_raised_says_that_it_rolled_back(self):
+        tables = self.config(optimizer={"kind": "adam", "lr": 1000.0}, count=9)
+        report, outcome = self.learn(program.merged(tables, {"guard": {"kind": "roll-back"}}))
+        self.assertEqual((report["guard"]["roll_backs"], report["guard"]["last_frame"]), (1, 8))
+        self.assertIn("rolled back to the last good weights", outcome.err)
+
     def run_with(self, *options, code=program.DONE, **output):
         outcome = program.call("run", self.write(self.config(task={"kind": "autoencode"}, output=output)), *options)
         self.assert_code(code, outcome)

@@ -41,7 +41,8 @@ class Oracle {
       return action.sample >= applied_ || perform(program, action);
     });
     if (!ended) throw std::logic_error("schedule " + schedule_.name + " deadlocks");
-    for (std::size_t i = 0; guard_ && guard_->status().astray && i < stages_.size(); ++i)
+    const bool astray = guard_ && guard_->end();
+    for (std::size_t i = 0; astray && i < stages_.size(); ++i)
       apply(stages_[i], int(i), false, Alarm::roll_back);
     return losses_;
   }

@@ -72,6 +72,25 @@ TEST(LossGuard, TellsANewSceneFromDivergence) {
   EXPECT_TRUE(stream.guard.status().astray);
 }
 
+TEST(LossGuard, CountsTheRollBackThatTheEndOfARunBrings) {
+  Stream stream;
+  stream.feed(300, 0.002f);
+  EXPECT_FALSE(stream.guard.end());
+  EXPECT_EQ(stream.feed(3, 0.3f), Alarm::none);
+  EXPECT_TRUE(stream.guard.end());
+  const LossGuard::Status status = stream.guard.status();
+  EXPECT_EQ(status.roll_backs, 1);
+  EXPECT_EQ(status.last_frame, 1303);
+  EXPECT_NEAR(status.last_loss, 0.3, 1e-6);
+  EXPECT_NEAR(status.last_median, 0.002, 1e-6);
+  EXPECT_FALSE(stream.guard.end()) << "the weights are good again";
+  EXPECT_EQ(stream.feed(LossGuard::kProbe, 0.002f), Alarm::discard) << "the next run tries them";
+  EXPECT_EQ(stream.feed(300, 0.002f), Alarm::none);
+  EXPECT_EQ(stream.feed(10, 0.3f), Alarm::roll_back);
+  EXPECT_TRUE(stream.guard.end());
+  EXPECT_EQ(stream.guard.roll_backs(), 2) << "that one was counted";
+}
+
 TEST(LossGuard, TellsASceneThatMovesMoreFromDivergence) {
   constexpr SceneErrors kStill{0.1f, 0.1f, 0.001f}, kFast{0.1f, 0.1f, 0.02f};
   Stream stream;

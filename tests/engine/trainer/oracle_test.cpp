@@ -238,6 +238,18 @@ TEST(Guard, TurnsARunBackThatDivergesAsTheOracleSays) {
   }
 }
 
+TEST(Guard, TurnsARunBackThatEndsWhileItDiverges) {
+  TrainerOptions options = small("partime", 2, {4});
+  options.optimizer = {.kind = "adam", .lr = 1000};
+  options.guard = true;
+  PastRun run(options, 9);  // too few for a verdict on the way
+  LossGuard guard(2 * run.trainer.schedule().slots());
+  expect_equal(run.trained(), by_oracle(options, 9, 1, false, {}, {}, &guard));
+  expect_equal_bits(run.trainer.state(), options.weights);
+  EXPECT_EQ(run.trainer.guard().roll_backs(), 1);
+  EXPECT_EQ(guard.roll_backs(), 1);
+}
+
 /// A rate far too high, for a while or from the start: the weights survive, the rate recovers, and
 /// no loss of diverged weights becomes the reference.
 TEST(Guard, SurvivesARateThatIsFarTooHigh) {

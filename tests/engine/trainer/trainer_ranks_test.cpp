@@ -81,6 +81,18 @@ TEST(Ranks, TurnBackTogetherWithReplicasOnSeveralRanks) {
     EXPECT_TRUE(got.losses[n] == losses[n] || (got.losses[n] != got.losses[n] && spoiled(n)));
 }
 
+TEST(Ranks, TurnBackTogetherAtTheEndOfARunThatDiverges) {
+  TrainerOptions options = small("partime", 2, {4});
+  options.optimizer = {.kind = "adam", .lr = 1000};
+  options.guard = true;
+  on_ranks(options, 2, [&](int rank, Trainer& trainer) {
+    SampleFeed feed(kShape, rank == 0 ? 9 : 0);
+    trainer.run(feed, nullptr, {});
+    EXPECT_EQ(trainer.guard().roll_backs(), 1) << "rank " << rank;
+    if (rank == 0) expect_equal_bits(trainer.state(), options.weights);
+  });
+}
+
 TEST(Ranks, EqualTheOracleWithCorrectionsGuardAndAdam) {
   const std::atomic<std::int64_t> third{3};
   for (const std::string kind : {"local", "deep-supervision", "inverse-age"}) {
