@@ -318,9 +318,9 @@ class Worker {
     gateway_.agree(action.stage, fate, alarm);
     const bool due = fate == Fate::trained || local;
     ++mine.versions;
-    // All samples of a minibatch have its age. A stage that goes backward without forwards drains.
+    // A stage that goes backward without forwards drains.
     const std::int64_t age =
-        shared_.schedule().group > 1 ? mine.age : mine.newest - mine.gradient.origin;
+        shared_.schedule().ages_by_version() ? mine.age : mine.newest - mine.gradient.origin;
     const double rate = options_.rate ? options_.rate->load(std::memory_order_relaxed) : rate_;
     if (rate != rate_) {
       rate_ = rate;

@@ -165,7 +165,8 @@ std::vector<std::int64_t> gradient_ages(const Schedule& schedule, bool own_losse
   for (const Program& program : schedule.workers) {
     std::vector<std::int64_t> newest(schedule.stages, 0), updates(schedule.stages, 0);
     std::map<std::pair<int, std::int64_t>, std::int64_t> updates_at_forward;
-    const auto steady = std::int64_t(program.prologue.size() + 2 * program.period.size());
+    const std::size_t periods = std::size_t(schedule.most_versions()) + 1;  // to the steady state
+    const auto steady = std::int64_t(program.prologue.size() + periods * program.period.size());
     for (std::int64_t at = 0; at < steady; ++at) {
       const Action a = program.at(at);
       if (a.op == Op::forward) {
@@ -173,10 +174,10 @@ std::vector<std::int64_t> gradient_ages(const Schedule& schedule, bool own_losse
         updates_at_forward[{a.stage, a.sample}] = a.version >= 0 ? a.version : updates[a.stage];
       } else if (adds_gradient(a.op)) {
         labels[a.stage] = a.sample - a.gradient;
-        ages[a.stage] = schedule.group == 1
-                            ? newest[a.stage] - a.sample
-                            : schedule.samples_an_update(a.stage) *
-                                  (updates[a.stage] - updates_at_forward[{a.stage, a.sample}]);
+        ages[a.stage] = schedule.ages_by_version()
+                            ? schedule.samples_an_update(a.stage) *
+                                  (updates[a.stage] - updates_at_forward[{a.stage, a.sample}])
+                            : newest[a.stage] - a.sample;
       } else if (a.op == Op::update) {
         ++updates[a.stage];
       }

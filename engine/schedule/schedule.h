@@ -90,6 +90,8 @@ struct Schedule {
   int versions_of(int stage) const { return versions.empty() ? 1 : versions[stage]; }
   int most_versions() const;
   bool flushes() const { return group > 1 && most_versions() == 1; }
+  /// Whether a gradient is as old as its weights, rather than as its sample.
+  bool ages_by_version() const { return group > 1 || version_rule; }
   int replicas_of(int stage) const { return replicas.empty() ? 1 : replicas[stage]; }
   int replica_of(int stage, std::int64_t sample) const { return int(sample % replicas_of(stage)); }
   std::vector<int> replica_counts() const {
@@ -143,8 +145,9 @@ std::vector<StageNeeds> stage_needs(const Schedule& schedule);
 std::vector<std::int64_t> first_backwards(const Schedule& schedule);
 
 /// For each stage in the steady state: frames between the sample whose loss made a gradient and the
-/// sample it is applied on. 0 if a minibatch runs at one version and then updates it. `own_losses`:
-/// if each stage learned only from its own loss on its own sample.
+/// sample it is applied on; if ages_by_version(), frames in updates between the gradient's weights
+/// and the newest, 0 if a minibatch runs at one version and then updates it. `own_losses`: if each
+/// stage learned only from its own loss on its own sample.
 std::vector<std::int64_t> gradient_ages(const Schedule& schedule, bool own_losses = false);
 
 /// Makes every stage store only a sample's input and repeat its forward before its backward: costs

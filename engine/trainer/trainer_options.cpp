@@ -114,8 +114,7 @@ std::vector<int> threads_of_workers(const TrainerOptions& options, const Schedul
 stages::Stage build_stage(const TrainerOptions& options, const Schedule& schedule, int index,
                           int replica_id) {
   const StageNeeds needs = stage_needs(schedule)[index];
-  // With vertical sync all stages' gradients are of weights as old as the first's.
-  const std::int64_t age = gradient_ages(schedule)[options.vertical_sync ? 0 : std::size_t(index)];
+  const std::int64_t age = gradient_ages(schedule)[std::size_t(index)];
   const stages::Delay delay{.frames = age,
                             .updates = age / schedule.samples_an_update(index),
                             .on_later_sample = first_backwards(schedule)[std::size_t(index)] > 0};

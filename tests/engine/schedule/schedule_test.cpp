@@ -97,6 +97,11 @@ TEST(GradientAges, FollowFromTheActions) {
                                             {"2bw", {4, 4, 4}},       {"sequential", {0, 0, 0}}};
   for (const auto& [name, expected] : ages)
     EXPECT_EQ(gradient_ages(make_schedule(name, {.stages = 3})), expected) << name;
+  EXPECT_EQ(gradient_ages(make_schedule("pipedream", {.stages = 3, .vertical_sync = true})),
+            (Ages{2, 2, 2}));
+  EXPECT_EQ(gradient_ages(make_schedule("pipedream", {.stages = 2, .replicas = {2, 1}})),
+            (Ages{2, 0}));
+  EXPECT_EQ(gradient_ages(make_schedule("2bw", {.stages = 1, .microbatches = 1})), (Ages{1}));
   // For a stage's own loss: 0 where the stage goes backward at once.
   EXPECT_EQ(gradient_ages(make_schedule("partime", {.stages = 3}), true), (Ages{0, 0, 0}));
   EXPECT_EQ(gradient_ages(make_schedule("pb", {.stages = 3}), true), (Ages{4, 2, 0}));
