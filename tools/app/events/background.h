@@ -103,11 +103,12 @@ class LastingSign {
 };
 
 /// Whether what comes now is news: once the stream is `full` looks old; earlier, if nothing has
-/// come for `least` looks and a third of the time so far. While something comes, as it was before,
-/// for as long.
+/// come for `least` looks and a third of the time so far, or if so many looks and more than
+/// `share` of all so far had no sign. While something comes, as it was before, for as long.
 class Settling {
  public:
-  Settling(double least, double full) : least_(std::int64_t(least)), full_(full) {}
+  Settling(double least, double full, double share = 1)
+      : least_(std::int64_t(least)), full_(full), share_(share) {}
 
   /// `sign`: whether this look shows more than the stream does at rest.
   void see(bool sign) {
@@ -119,10 +120,12 @@ class Settling {
       rested_ = rest;
     }
     if (comes) last_ = looks_;
+    calm_ += sign ? 0 : 1;
     if (old())
       settled_ = true;
     else if (rest > kPause && !comes)
-      settled_ = rest >= std::max(least_, looks_ / 3);
+      settled_ = rest >= std::max(least_, looks_ / 3) ||
+                 (calm_ >= least_ && double(calm_) > share_ * double(looks_));
     else if (looks_ - began_ > rested_)
       settled_ = false;
   }
@@ -135,8 +138,9 @@ class Settling {
   static constexpr std::int64_t kPause = 15;  ///< looks without anything that end what came
 
   const std::int64_t least_;
-  const double full_;
+  const double full_, share_;
   std::int64_t looks_ = 0, last_ = 0, began_ = 0, rested_ = 0;
+  std::int64_t calm_ = 0;  ///< looks without a sign
   float signs_ = 0;
   bool settled_ = false;
 };
@@ -258,6 +262,12 @@ class Background {
 
   /// Light of the picture over that of the background.
   float gain() const { return gain_; }
+  /// The same as far as the picture's mean shows it, which a camera holds when something bright
+  /// comes and it exposes less.
+  float light() const {
+    const float most = 2 * std::log(mean_gain_);
+    return std::exp(std::clamp(std::log(gain_), std::min(0.0f, most), std::max(0.0f, most)));
+  }
   /// Mean squared difference of each cell.
   const Cells& difference() const { return difference_; }
   /// 1 for each cell that differs by more than its noise, else 0.
@@ -304,11 +314,13 @@ class Background {
   void compare(const Reduced& now) {
     now.mean_of_cells(light_, [&](std::size_t i) { return now.levels[i]; });
     now.mean_of_cells(usual_light_, [&](std::size_t i) { return levels_[i]; });
-    float brightness = 0;
+    float brightness = 0, brightness_now = 0;
     for (std::size_t i = 0; i < scratch_.size(); ++i) {
       scratch_[i] = (light_[i] + kDark) / (usual_light_[i] + kDark);
       brightness += usual_light_[i] / float(scratch_.size());
+      brightness_now += light_[i] / float(scratch_.size());
     }
+    mean_gain_ = (brightness_now + kDark) / (brightness + kDark);
     exposure_ = kCommonLight / std::max(kLeastLight, brightness);
     gain_ = median(scratch_);
     now.mean_of_cells(difference_, [&](std::size_t i) {
@@ -356,7 +368,7 @@ class Background {
   std::vector<float> scratch_;
   int age_ = 0;
   std::int64_t seen_ = 0;
-  float gain_ = 1, typical_ = 0, exposure_ = 1;
+  float gain_ = 1, mean_gain_ = 1, typical_ = 0, exposure_ = 1;
 };
 
 }  // namespace millrace::app

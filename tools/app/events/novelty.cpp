@@ -61,7 +61,7 @@ Novelty::Novelty(int channels, int height, int width, NoveltyOptions options)
              memory_),
       places_(view_, sensitivity(view_, options_), memory_),
       settling_(kRest * pace_, kSettling * pace_),
-      settling_places_(kRestOfPlaces * pace_, kSettlingPlaces * pace_),
+      settling_places_(kRestOfPlaces * pace_, kSettlingPlaces * pace_, kCalmPlaces),
       frames_(std::size_t(options_.minimum) + kLongest, -1) {}
 
 bool Novelty::see(const Sight& now) {

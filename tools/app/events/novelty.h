@@ -82,8 +82,9 @@ class Novelty {
  private:
   /// Seconds of rest that settle a stream, and seconds until one that never rests is settled: the
   /// picture, which a camera's exposure may change at first; places, where first sights are
-  /// frequent for longer.
-  static constexpr double kRest = 8, kSettling = 30, kRestOfPlaces = 5, kSettlingPlaces = 90;
+  /// frequent for longer. Places that mostly rest settle, too, since leaves may move now and then.
+  static constexpr double kRest = 8, kSettling = 30, kRestOfPlaces = 5, kSettlingPlaces = 90,
+                          kCalmPlaces = 0.8;
   static constexpr double kMemory = 600;  ///< seconds
   static constexpr std::size_t kLatest = 100;
   static constexpr std::size_t kLongest = 40;  ///< looks from a sign's beginning to its event

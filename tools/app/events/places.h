@@ -89,7 +89,7 @@ class Places {
         record_of_new_(3, 3, 2) {
     for (Cells* const cells :
          {&stay_, &longest_, &stay_peak_, &score_peak_, &score_, &held_, &fresh_, &fresh_near_,
-          &wander_, &carried_, &entered_, &before_, &near_, &part_})
+          &wander_, &carried_, &entered_, &visited_, &before_, &near_, &part_})
       *cells = Cells(like.rows, like.columns);
     blob_.reserve(stay_.size());
   }
@@ -133,11 +133,16 @@ class Places {
     held_.fill(kHold);
     carried_.fill(kCarry);
   }
-  /// Makes the box's present content usual.
+  /// Makes the box's present content usual, for good.
   void accept(const CellBox& box) {
-    constexpr float kLong = 1e6f;  // looks: any stay is usual
-    for (int y = box.top; y < box.bottom; ++y)
-      for (int x = box.left; x < box.right; ++x) longest_.at(y, x) = kLong;
+    for (int y = std::max(0, box.top - kNear); y < std::min(stay_.rows, box.bottom + kNear); ++y) {
+      for (int x = std::max(0, box.left - kNear); x < std::min(stay_.columns, box.right + kNear);
+           ++x) {
+        const bool inside = y >= box.top && y < box.bottom && x >= box.left && x < box.right;
+        if (inside) longest_.at(y, x) = kEver;
+        visited_.at(y, x) = kEver;
+      }
+    }
   }
 
  private:
@@ -151,6 +156,8 @@ class Places {
   static constexpr float kLeave = 2, kMove = 1;  ///< looks of a stay undone by absence, by motion
   static constexpr float kMinute = 600;          ///< looks
   static constexpr int kNear = 3;                ///< radius in cells
+  static constexpr float kForgets = 450;         ///< looks at rest
+  static constexpr float kEver = 1e9f;           ///< looks
 
   void see_what_moves(const Background& background) {
     constexpr float kTogether = 2;  // cells; one alone is noise
@@ -158,6 +165,7 @@ class Places {
       part_[i] = background.changed()[i] * background.moving()[i];
     sum_nearby(part_, near_);
     moves_ = std::ranges::any_of(near_.values, [](float cells) { return cells >= kTogether; });
+    rests_ += moves_ ? 0.0f : 1.0f;
   }
   void see_what_is_new(const Reduced& now, const Background& background, bool settled, bool calm) {
     near_.fill(0);
@@ -166,7 +174,7 @@ class Places {
       busy_ += (std::accumulate(part_.values.begin(), part_.values.end(), 0.0f) - busy_) / kMinute;
       widen(part_);
       for (std::size_t i = 0; i < part_.size(); ++i)
-        if (part_[i] > 0 && entered_[i] <= 0) entered_[i] = float(looks_);
+        if (part_[i] > 0) visit(i);
       for (std::size_t pixel = 0; pixel < now.pixels(); ++pixel) {
         const int row = int(pixel) / now.width / now.cell,
                   column = int(pixel) % now.width / now.cell;
@@ -192,6 +200,14 @@ class Places {
       if (fresh_[i] <= 0 && wander_[i] > 0 && !moved_on && carried_[i] <= 0)
         record_of_new_.add(wander_[i] + kLeave, settled);
     }
+  }
+  /// Where nothing has been for `kForgets` looks at rest, what comes is new, and so is its stay.
+  void visit(std::size_t cell) {
+    if (rests_ - visited_[cell] > kForgets || (entered_[cell] <= 0 && visited_[cell] < kEver)) {
+      entered_[cell] = float(looks_);
+      longest_[cell] = 0;
+    }
+    visited_[cell] = std::max(visited_[cell], rests_);
   }
   void see_stays(const Background& background, bool settled) {
     largest_nearby(stay_, before_);
@@ -284,7 +300,10 @@ class Places {
   float busy_ = 0;  ///< mean of the last minute: cells that change in a look
   Cells stay_, longest_, stay_peak_, score_peak_, score_, held_;  ///< for standing objects
   Cells fresh_, fresh_near_, wander_, carried_;                   ///< for new objects
-  Cells entered_;  ///< look of the first change there or nearby; 0: none
+  /// Look of the first change there or nearby since that was forgotten, 0: none; and rests_ at the
+  /// last.
+  Cells entered_, visited_;
+  float rests_ = 0;  ///< looks without motion so far
   Cells before_, near_, part_;
   std::vector<std::size_t> blob_;
 };

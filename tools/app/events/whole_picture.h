@@ -48,7 +48,7 @@ class WholePicture {
                             : scale_ * std::sqrt(background.typical_difference() /
                                                  (kNoisier * usual_difference_ + kNoise)),
                 jumps =
-                    scale_ * lit_.see(jump(background.gain()), !active_, looks_, settled, memory_),
+                    scale_ * lit_.see(jump(background.light()), !active_, looks_, settled, memory_),
                 lit = background.young() ? 0 : jumps;
     const bool frozen = is_frozen(now), odd = many > 1 || noisy > 1;
     // What moves into the picture is judged once it is there.
