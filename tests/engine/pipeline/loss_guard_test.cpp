@@ -123,8 +123,11 @@ TEST(SceneWatch, TheErrorOfClassesIsACrossEntropy) {
     std::vector<float> target(3, 0);
     target[std::size_t(n / 10 % 3)] = 1;
     error = watch.see(std::vector<float>(8), target).target;
-    if (n == 9) EXPECT_LT(error, 0.1f) << "one class so far";
-    if (n == 10) EXPECT_NEAR(error, std::log(11 / 0.5), 1e-3) << "its first change";
+    if (n == 9) {
+      EXPECT_LT(error, 0.1f) << "one class so far";
+    } else if (n == 10) {
+      EXPECT_NEAR(error, std::log(11 / 0.5), 1e-3) << "its first change";
+    }
   }
   EXPECT_NEAR(error, std::log(3.0), 0.15);
 }

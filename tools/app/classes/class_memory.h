@@ -121,8 +121,8 @@ class ClassMemory {
   std::vector<stages::ParameterSpec> layer_;   ///< its parameters: weight, maybe bias
   stages::ImageShape frame_;
   at::Tensor features_;                     ///< [places, features]
-  at::Tensor pictures_;                     ///< [classes,C,H,W]: the mean of a class's frames
   at::Tensor thumbnails_;                   ///< [places, values]
+  at::Tensor pictures_;                     ///< [classes,C,H,W]: the mean of a class's frames
   std::vector<at::Tensor> known_features_;  ///< [class]: [1, features], or undefined
   std::vector<Kept> kept_;
   std::vector<std::int64_t> counts_, seen_;  ///< [class]: remembered, labelled
