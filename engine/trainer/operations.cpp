@@ -221,14 +221,17 @@ std::vector<PredictedStage> predict_stages(TrainerOptions options) {
     const auto retained = [&](const auto& work) {
       return capture::retained_bytes([&] { records ? program::run_dry(work) : work(); });
     };
-    memory.activations = retained([&] {
-      kept = stage.forward(sample.inputs, sample.target, 0);
-      if (stage.options().recompute) stage.recompute(kept);
-    });
-    if (records && !range.last && !stage.options().recompute)  // the output is at the cut
-      memory.activations -= capture::bytes_alone(sample.inputs, kept.outputs);
-    memory.activations *= sets.inner[std::size_t(i)];
-    memory.activations += sets.stored[std::size_t(i)] * retained([&] { stage.store(kept); });
+    std::int64_t inner = retained([&] { kept = stage.forward(sample.inputs, sample.target, 0); });
+    if (records && !range.last)  // the output is at the cut
+      inner -= capture::bytes_alone(sample.inputs, kept.outputs);
+    memory.activations = sets.stored[std::size_t(i)] * retained([&] { stage.store(kept); });
+    if (stage.options().recompute) {
+      stages::Activations recomputed = kept;
+      const std::int64_t more = retained([&] { stage.recompute(recomputed); });
+      inner = stage.supervised() ? std::max(inner, more) : inner + more;  // supervised: by turns
+      kept = std::move(recomputed);
+    }
+    memory.activations += sets.inner[std::size_t(i)] * inner;
     if (stage.options().split) {  // what waits for the weights' gradient
       stages::Tensors gradients, made;
       for (std::size_t k = 0; !range.last && k < kept.outputs.size(); ++k)

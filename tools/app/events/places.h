@@ -165,7 +165,7 @@ class Places {
       part_[i] = background.changed()[i] * background.moving()[i];
     sum_nearby(part_, near_);
     moves_ = std::ranges::any_of(near_.values, [](float cells) { return cells >= kTogether; });
-    rests_ += moves_ ? 0.0f : 1.0f;
+    rests_ += moves_ ? 0 : 1;
   }
   void see_what_is_new(const Reduced& now, const Background& background, bool settled, bool calm) {
     near_.fill(0);
@@ -203,11 +203,12 @@ class Places {
   }
   /// Where nothing has been for `kForgets` looks at rest, what comes is new, and so is its stay.
   void visit(std::size_t cell) {
-    if (rests_ - visited_[cell] > kForgets || (entered_[cell] <= 0 && visited_[cell] < kEver)) {
+    const auto rests = float(rests_);
+    if (rests - visited_[cell] > kForgets || (entered_[cell] <= 0 && visited_[cell] < kEver)) {
       entered_[cell] = float(looks_);
       longest_[cell] = 0;
     }
-    visited_[cell] = std::max(visited_[cell], rests_);
+    visited_[cell] = std::max(visited_[cell], rests);
   }
   void see_stays(const Background& background, bool settled) {
     largest_nearby(stay_, before_);
@@ -295,7 +296,7 @@ class Places {
   const double memory_;
   SeenColours colours_;
   Record stay_record_, record_of_new_;
-  std::int64_t looks_ = 0;
+  std::int64_t looks_ = 0, rests_ = 0;  ///< so far; of those, without motion
   bool active_ = false, moves_ = false;
   float busy_ = 0;  ///< mean of the last minute: cells that change in a look
   Cells stay_, longest_, stay_peak_, score_peak_, score_, held_;  ///< for standing objects
@@ -303,7 +304,6 @@ class Places {
   /// Look of the first change there or nearby since that was forgotten, 0: none; and rests_ at the
   /// last.
   Cells entered_, visited_;
-  float rests_ = 0;  ///< looks without motion so far
   Cells before_, near_, part_;
   std::vector<std::size_t> blob_;
 };

@@ -106,8 +106,7 @@ int evaluate(const EvaluateArguments& arguments) {
   const std::string text = run.report();
   if (!arguments.report.empty()) io::write_whole(arguments.report, text + "\n");
   if (!run.source_error().empty()) throw std::runtime_error(run.source_error());
-  std::ostream& out =
-      io::standard_stream(arguments.report) == STDOUT_FILENO ? std::cerr : std::cout;
+  std::ostream& out = run.uses_stdout() ? std::cerr : std::cout;
   const Json report = Json::parse(text);
   const std::optional<Figure> loss = filled({"loss", ""}, report, "loss");
   if (report.contains("neither"))
