@@ -30,7 +30,7 @@ std::int64_t retained_bytes(const Work& work) {
   return counter->held;
 }
 
-/// Bytes of those `outputs` that have memory to themselves: none of `inputs`, nor of more.
+/// Bytes of the outputs that share memory with no input and fill their storage.
 inline std::int64_t bytes_alone(at::TensorList inputs, at::TensorList outputs) {
   std::int64_t bytes = 0;
   for (const at::Tensor& output : outputs) {

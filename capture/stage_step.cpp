@@ -302,14 +302,14 @@ void StageStep::run_forward(int slot, int buffer) {
   if (reads_again) enter();
   Kept& of = kept_[kept_at(slot, buffer)];
   stages::Activations& kept = of.forward;
-  const bool first = !forward_bytes_;
-  const stages::Tensors given = inputs;
+  const bool at_cut = !forward_bytes_ && downstream_ && unites(downstream_->activations);
+  const stages::Tensors given = at_cut ? inputs : stages::Tensors();
   measure(forward_bytes_, [&] {
     const KeptIn set(sets_[std::size_t(slot) % sets_.size()]);
     if (!reads_again) enter();
     kept = stage_.forward(inputs, target, buffer);
   });
-  if (first && downstream_ && unites()) *forward_bytes_ -= bytes_alone(given, kept.outputs);
+  if (at_cut) *forward_bytes_ -= bytes_alone(given, kept.outputs);
   measure(stored_bytes_, [&] {
     const KeptIn set(stored_[std::size_t(slot) % stored_.size()]);
     stage_.store(kept);
@@ -403,7 +403,7 @@ void StageStep::leave(BoundaryBuffers& to, int slot, stages::Tensors made) {
       show(there[i], made[i]);
     } else {
       if (!there[i].defined()) there[i] = at::empty_like(made[i]);
-      if (unites()) KeptIn::unite(made[i], there[i]);
+      if (unites(to)) KeptIn::unite(made[i], there[i]);
       there[i].copy_(made[i], /*non_blocking=*/true);
     }
   }

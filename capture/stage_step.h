@@ -121,8 +121,8 @@ class StageStep final : public Step {
   };
 
   int slots() const { return int(slots_.size()); }
-  /// Whether what it leaves for its neighbours has no second copy here.
-  bool unites() const { return records() && !defers(); }
+  /// Whether what it leaves in `to` has no second copy here.
+  bool unites(const BoundaryBuffers& to) const { return records() && !defers() && !to.on_host; }
   std::vector<BoundaryBuffers*> written() const;  ///< what this stage leaves for its neighbours
   void call_backward(Kind kind, int slot, int gradient_slot, bool first);
   void await(const BoundaryBuffers& from, int slot) const;

@@ -69,7 +69,7 @@ double bytes_of(const Node& node) {
   return bytes;
 }
 
-/// Moves what is kept to its arena, one after the other, or to its copy.
+/// Moves what is kept to its arena, one after the other, and what is united to its copy's memory.
 void move_kept(const Values& values) {
   std::map<Arena*, std::vector<c10::StorageImpl*>> moving;
   for (const Value& value : values.all()) {

@@ -37,8 +37,8 @@ struct Value {
   c10::Storage storage;  ///< held, so that no other tensor gets the same address
   bool own = false;      ///< only the recording holds it: it may be moved or eliminated
   capture::Arena* kept_in = nullptr;  ///< where to move what others hold, too; null: it stays
-  at::Tensor copy;                    ///< of it, which may have its memory; undefined: none
-  bool united = false;                ///< with its copy
+  at::Tensor copy;                    ///< its copy, whose memory it may take; undefined: none
+  bool united = false;                ///< it takes its copy's memory
   std::vector<Use> uses;              ///< in the order of the nodes
 };
 

@@ -84,7 +84,7 @@ class LossGuard {
     std::int64_t last_frame = 0;  ///< at the last roll-back, numbered by the source
     double last_loss = 0, last_median = 0;
     bool astray = false;  ///< the current weights may have diverged
-    /// Of the roll-back that the end of the run would bring, if it is not counted yet.
+    /// The run's end would bring a roll-back, which is not counted yet; the three below are its.
     bool due = false;
     std::int64_t due_frame = 0;
     double due_loss = 0, due_median = 0;
@@ -110,8 +110,8 @@ class LossGuard {
   explicit LossGuard(std::int64_t in_flight, bool classes = false)
       : scene(classes), in_flight_(in_flight) {}
   Alarm judge(const SampleInfo& sample, float loss);
-  /// The run ends: whether its weights must be rolled back, which is counted. While no thread
-  /// judges. Depends on status() alone, so that a guard that mirrors another does the same.
+  /// Ends a run: returns whether its weights must be rolled back, and counts that roll-back. Call
+  /// while no thread judges. Needs status() alone, so a guard that mirrors another does the same.
   bool end();
   SceneWatch scene;  ///< sees each sample before it is judged
 

@@ -556,7 +556,6 @@ class Worker {
       verdict(action.sample) = guard->judge(info, loss);
   }
   void updated(const Completion& update) {
-    const Fate fate = update.fate;
     WorkerStage& mine = stage(update.action);
     if (update.asked && mine.step->skipped() == mine.skipped) {
       mine.meter->updated(update.staleness);
@@ -569,7 +568,7 @@ class Worker {
     const int later = shared_.lowering.replicas(update.action.stage) - 1 - program_.replica;
     const std::int64_t end = update.action.sample - later + 1;
     for (std::int64_t sample = end - shared_.schedule().group; sample < end; ++sample)
-      shared_.fates.set(sample, fate);
+      shared_.fates.set(sample, update.fate);
   }
   /// For the token that action `at` of the program needs; -1: for something else.
   void begin_wait(std::int64_t at) {

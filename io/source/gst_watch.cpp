@@ -294,16 +294,18 @@ void GstTrouble::note_error(GstMessage* message) {
   const GstOwned<GError> error(raw_error);
   const GstOwned<gchar> debug(raw_debug);
   const std::string all = trimmed(error->message) + detail_of(debug.get()),
-                    detail = reason_of(detail_of(debug.get())), to = redirect_of(message);
+                    detail = reason_of(detail_of(debug.get()));
   cause_ = reason_of(trimmed(error->message));
   if (detail.find("reason not-linked") != std::string::npos) {
     cause_ = "there is no video in it";
   } else if (detail.find("reason not-negotiated") != std::string::npos) {
     cause_ = "GStreamer has no name for its pixel format";
   } else if (detail.find("reason error (-5)") != std::string::npos) {  // GST_FLOW_ERROR
+    const std::string to = redirect_of(message);
     cause_ = to.empty() ? "it cannot be read" : "its redirect to " + to + " cannot be read";
   } else if (all.find("Redirect to:") != std::string::npos &&  // written for any status
              all.find(" (30") != std::string::npos) {
+    const std::string to = redirect_of(message);
     cause_ = to.empty() ? "a part of it is redirected, which is not followed"
                         : "it is redirected too often, at last to " + to;
   } else if (!detail.empty() && detail != cause_) {

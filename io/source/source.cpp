@@ -161,6 +161,7 @@ std::unique_ptr<Source> open_source(const SourceOptions& options) {
   const SourceKind* const kind = source_kind(options.uri);
   std::unique_ptr<Source> source = kind->open(options);
   if (kind < kinds().data() + own_kinds) return source;
+  if (!source) throw source_error(options, "its plug-in opened none");
   return with_teller(std::move(source), {[options](const Frame& frame, auto...) {
                        require_readable(frame, options);
                      }});

@@ -108,6 +108,17 @@ TEST(Novelty, APlaceWhereNothingWasForLongTellsOfTheSameThingAgain) {
   }
 }
 
+TEST(Novelty, ACoveredCameraForgetsNoPlace) {
+  Scene scene;
+  scene.show(910);
+  scene.show(60, Scene::parcel);
+  scene.show(100);
+  scene.show(800, [](Scene::Picture& on) { std::ranges::fill(on, 0.07f); });
+  scene.show(100);
+  scene.show(60, Scene::parcel);
+  EXPECT_EQ(scene.novelty.events_of(Reason::local), 1);
+}
+
 TEST(Novelty, PlacesSettleAtRestOrAfter90Seconds) {
   const auto thin = [](Scene::Picture& on) { Scene::put(on, 20, 30, 1, 14, {0.9f, 0.1f, 0.8f}); };
   for (const int fps : {10, 25}) {

@@ -11,10 +11,9 @@ PLUGINS = program.Path(program.MILLRACE).parent / "demos"
 ALL = [str(PLUGINS / f"lib{name}.so") for name in ("layer", "loss", "source", "sink")]
 
 
-def c_library(path, text, compiler="cc"):
-    """A shared object made of C, as one built for another Millrace would be, or of C++."""
-    language = compiler.replace("cc", "c")
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", path, "-x", language, "-"], input=text, text=True, check=True)
+def c_library(path, text, language="c"):
+    """A shared object of C or C++ without Millrace's headers, as one for another Millrace would be."""
+    subprocess.run(["c++", "-shared", "-fPIC", "-o", path, "-x", language, "-"], input=text, text=True, check=True)
     return str(path)
 
 

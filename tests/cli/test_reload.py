@@ -69,6 +69,16 @@ class Reload(program.CliTest):
         self.assertEqual((report["optimizer"]["lr"], report["optimizer"]["lr_in_force"]), (0.02, 0.02))
         self.assertIn("lr = 0.02", report["run"]["config"])
 
+    def test_a_reload_chooses_as_the_start_did(self):
+        tables = program.small(source={"width": 0, "height": 0, "pace": "live", "fps": 100.0}, optimizer={"kind": "adam"},
+                               output={"report": self.folder / "report.json"})
+        self.file = self.write(tables)
+        before, _ = self.reported("run", self.file, "--frames", 5)
+        process = self.start_run(self.file)
+        self.tables = tables
+        self.assertEqual(self.change(process), "nothing has changed")
+        self.assertEqual(self.end_run(process)["run"]["config"], before["run"]["config"])
+
     @program.each((None, 0.004, 0.004), (0.004, None, 0.0015))
     def test_a_learning_rate_is_that_of_a_run_that_begins_with_it(self, before, after, in_force):
         rate = lambda lr: {"warmup": 0} | ({} if lr is None else {"lr": lr})

@@ -296,7 +296,7 @@ class PageTest(PlayTest):
                 self.resize(width, height, mobile=width < 600)
                 time.sleep(0.4)  # until it is laid out anew; a busy machine takes longer
                 for amiss in (TOO_WIDE, CUT_OFF):
-                    self.wait_for(lambda: self.run_script(amiss) == [], lambda: (moment, width, self.run_script(amiss)))
+                    self.wait_for(lambda: self.run_script(amiss) == [], lambda: (moment, width, self.run_script(amiss), self.complaints()))
 
         fits_everywhere("while it watches")
         self.assertLessEqual(self.run_script("return document.documentElement.scrollHeight"), 1080, "a wall scrolls")

@@ -222,7 +222,10 @@ std::string Console::reload() {
       other_rate |= key == "optimizer.lr";
     }
     require_outputs(next, request_.options.trace);  // beside those that need a restart
-    options = assemble(next, configured_shape(next));
+    Config chosen = next;                           // without its start, which may be gone
+    chosen.weights.file.clear();
+    chosen.checkpoint.resume = false;
+    options = assemble(chosen, intake_.shape());
   } catch (const std::exception& error) {
     return std::string(error.what()) + "; nothing has changed";
   }

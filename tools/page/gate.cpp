@@ -1,8 +1,7 @@
 #include "tools/page/gate.h"
 
-#include <strings.h>
-
 #include <algorithm>
+#include <boost/beast/core/string.hpp>
 #include <charconv>
 #include <random>
 #include <stdexcept>
@@ -117,8 +116,7 @@ bool Gate::is_token(std::string_view token) const {
 bool Gate::admits(std::string_view authorization, std::string_view cookies) const {
   if (token_.empty()) return true;
   constexpr std::string_view bearer = "Bearer ";
-  if (authorization.size() >= bearer.size() &&
-      strncasecmp(authorization.data(), bearer.data(), bearer.size()) == 0)
+  if (boost::beast::iequals(authorization.substr(0, bearer.size()), bearer))
     return is_token(authorization.substr(bearer.size()));
   return equal_secrets(cookie_value(cookies, cookie_name_), session_);
 }

@@ -103,8 +103,8 @@ class LastingSign {
 };
 
 /// Whether what comes now is news: once the stream is `full` looks old; earlier, if nothing has
-/// come for `least` looks and a third of the time so far, or if so many looks and more than
-/// `share` of all so far had no sign. While something comes, as it was before, for as long.
+/// come for `least` looks and a third of the time so far, or if at least `least` looks, and more
+/// than `share` of all, had no sign. While something comes, as it was before, for as long.
 class Settling {
  public:
   Settling(double least, double full, double share = 1)
@@ -262,8 +262,8 @@ class Background {
 
   /// Light of the picture over that of the background.
   float gain() const { return gain_; }
-  /// The same as far as the picture's mean shows it, which a camera holds when something bright
-  /// comes and it exposes less.
+  /// gain(), but at most twice the change of the picture's mean (as logarithms): a camera that
+  /// exposes less because something bright came holds the mean.
   float light() const {
     const float most = 2 * std::log(mean_gain_);
     return std::exp(std::clamp(std::log(gain_), std::min(0.0f, most), std::max(0.0f, most)));

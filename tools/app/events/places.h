@@ -91,6 +91,7 @@ class Places {
          {&stay_, &longest_, &stay_peak_, &score_peak_, &score_, &held_, &fresh_, &fresh_near_,
           &wander_, &carried_, &entered_, &visited_, &before_, &near_, &part_})
       *cells = Cells(like.rows, like.columns);
+    visited_.fill(-2 * kForgets);  // never
     blob_.reserve(stay_.size());
   }
 
@@ -132,17 +133,16 @@ class Places {
   void hold_all() {
     held_.fill(kHold);
     carried_.fill(kCarry);
+    for (float& visited : visited_.values)  // what was seen meanwhile says nothing about places
+      if (visited >= 0) visited = std::max(visited, float(rests_));
   }
   /// Makes the box's present content usual, for good.
   void accept(const CellBox& box) {
-    for (int y = std::max(0, box.top - kNear); y < std::min(stay_.rows, box.bottom + kNear); ++y) {
-      for (int x = std::max(0, box.left - kNear); x < std::min(stay_.columns, box.right + kNear);
-           ++x) {
-        const bool inside = y >= box.top && y < box.bottom && x >= box.left && x < box.right;
-        if (inside) longest_.at(y, x) = kEver;
-        visited_.at(y, x) = kEver;
-      }
-    }
+    near_.fill(0);
+    for (int y = box.top; y < box.bottom; ++y)
+      for (int x = box.left; x < box.right; ++x) longest_.at(y, x) = near_.at(y, x) = kEver;
+    widen(near_);
+    for (std::size_t i = 0; i < near_.size(); ++i) visited_[i] = std::max(visited_[i], near_[i]);
   }
 
  private:
@@ -165,11 +165,11 @@ class Places {
       part_[i] = background.changed()[i] * background.moving()[i];
     sum_nearby(part_, near_);
     moves_ = std::ranges::any_of(near_.values, [](float cells) { return cells >= kTogether; });
-    rests_ += moves_ ? 0 : 1;
   }
   void see_what_is_new(const Reduced& now, const Background& background, bool settled, bool calm) {
     near_.fill(0);
     if (looks_ > kBlind && calm) {
+      rests_ += moves_ ? 0 : 1;
       part_ = background.changed();
       busy_ += (std::accumulate(part_.values.begin(), part_.values.end(), 0.0f) - busy_) / kMinute;
       widen(part_);
@@ -201,10 +201,10 @@ class Places {
         record_of_new_.add(wander_[i] + kLeave, settled);
     }
   }
-  /// Where nothing has been for `kForgets` looks at rest, what comes is new, and so is its stay.
+  /// Something is at `cell`: new, and so is its stay, if nothing was for `kForgets` looks at rest.
   void visit(std::size_t cell) {
     const auto rests = float(rests_);
-    if (rests - visited_[cell] > kForgets || (entered_[cell] <= 0 && visited_[cell] < kEver)) {
+    if (rests - visited_[cell] > kForgets) {
       entered_[cell] = float(looks_);
       longest_[cell] = 0;
     }
@@ -301,9 +301,8 @@ class Places {
   float busy_ = 0;  ///< mean of the last minute: cells that change in a look
   Cells stay_, longest_, stay_peak_, score_peak_, score_, held_;  ///< for standing objects
   Cells fresh_, fresh_near_, wander_, carried_;                   ///< for new objects
-  /// Look of the first change there or nearby since that was forgotten, 0: none; and rests_ at the
-  /// last.
-  Cells entered_, visited_;
+  Cells entered_;  ///< look at which something came where nothing was
+  Cells visited_;  ///< rests_ when something was last there or nearby; kEver: accepted
   Cells before_, near_, part_;
   std::vector<std::size_t> blob_;
 };

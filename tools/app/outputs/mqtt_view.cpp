@@ -85,8 +85,8 @@ std::vector<Entity> entities(const page::Snapshot& now, const page::Controls::Of
       {"select", "label", "It shows", label, !offered.labels.empty()}};
 }
 
-/// Of letters, digits, "-" and "_": "a/b" is "a_b"; a prefix with any other character gets its
-/// FNV-1a hash as well, so that no two prefixes share an id.
+/// Letters, digits, "-" and "_" only: "a/b" is "a_b". A prefix with any other character also gets
+/// its FNV-1a hash, so that no two prefixes share an id.
 std::string id_of(const std::string& prefix) {
   std::string id = prefix;
   std::uint64_t hash = 14695981039346656037u;

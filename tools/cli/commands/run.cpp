@@ -16,7 +16,6 @@
 #include "engine/pipeline/exchange.h"
 #include "io/files/descriptor.h"
 #include "io/source/source.h"
-#include "tools/app/outputs/outputs.h"
 #include "tools/app/run.h"
 #include "tools/cli/commands/command.h"
 #include "tools/cli/commands/signals.h"

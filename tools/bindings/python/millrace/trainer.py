@@ -336,8 +336,8 @@ class Trainer:
 
     def on_result(self, see: Callable[[Result], None] | None) -> None:
         """Calls `see` with each result of a submitted frame, on a separate thread, instead of keeping it for poll(). An
-        exception in `see` ends the run and is raised by the next submit(), poll() or close(), which it must not call
-        itself: it may set an event for another thread. At exit it is printed."""
+        exception in `see` ends the run and is raised by the next submit(), poll() or close(). It must not call methods
+        that learn, predict, close, or read or set weights: it may set an event for another thread. At exit it is printed."""
         if see is not None and not callable(see):
             raise Error(f"on_result: a function or None is due, not {see!r}")
         self._see = see
