@@ -1,7 +1,8 @@
 #include "tools/page/gate.h"
 
+#include <strings.h>
+
 #include <algorithm>
-#include <boost/beast/core/string.hpp>
 #include <charconv>
 #include <random>
 #include <stdexcept>
@@ -116,7 +117,8 @@ bool Gate::is_token(std::string_view token) const {
 bool Gate::admits(std::string_view authorization, std::string_view cookies) const {
   if (token_.empty()) return true;
   constexpr std::string_view bearer = "Bearer ";
-  if (boost::beast::iequals(authorization.substr(0, bearer.size()), bearer))
+  if (authorization.size() >= bearer.size() &&
+      strncasecmp(authorization.data(), bearer.data(), bearer.size()) == 0)
     return is_token(authorization.substr(bearer.size()));
   return equal_secrets(cookie_value(cookies, cookie_name_), session_);
 }
