@@ -69,6 +69,7 @@ Values::Values(const std::vector<Call>& calls, const capture::KeptIn::Exceptions
     const auto* const here = storage.unsafeGetStorageImpl();
     if (!held.maker || std::ranges::count(exceptions.stay, here) > 0) continue;
     if (!own) value.kept_in = held.maker->kept_in;
+    if (!own && !value.kept_in) continue;  // others rely on where it is
     const auto found =
         std::ranges::find(exceptions.united, here, [](const auto& one) { return one.first; });
     if (found != exceptions.united.end()) value.copy = found->second;

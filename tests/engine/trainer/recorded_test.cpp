@@ -58,6 +58,23 @@ TEST(Recorded, LearningFromEveryThirdEqualsTheOracle) {
 INSTANTIATE_TEST_SUITE_P(Schedules, RecordedTest, testing::ValuesIn(recorded_cases()),
                          [](const auto& info) { return name_of(info.param); });
 
+/// In a network of changes the sample crosses every cut, from which the first stage recomputes.
+TEST(Recorded, ANetworkOfChangesEqualsTheOracle) {
+  for (const char* kind : {"none", "local", "deep-supervision"}) {
+    for (const char* schedule : {"partime", "pb"}) {
+      if (kind == std::string("local") && schedule == std::string("pb")) continue;
+      TrainerOptions options = small(schedule, 4, {2, 4, 6});
+      options.network = stages::build_network({.layers = 4, .features = 8, .kernel = 3}, kShape,
+                                              stages::Gives::picture, {.change = true});
+      options.weights = stages::initial_state(*options.network, 7);
+      for (auto& [name, weight] : options.weights) weight.add_(0.01);  // the last are zeros
+      options.correction.kind = kind;
+      SCOPED_TRACE(schedule + std::string(" ") + kind);
+      expect_equals_the_oracle(options);
+    }
+  }
+}
+
 TEST(Recorded, EveryOptimizer) {
   for (const std::string& kind : stages::optimizer_names()) {
     TrainerOptions options = small("partime", 2, {4});
