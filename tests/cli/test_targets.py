@@ -218,7 +218,7 @@ class Targets(reference.ReferenceTest):
         report = self.report()
         self.assertEqual(report["frames"], {"received": 22, "trained": 16, "dropped": 0, "rejected": 6, "in_flight": 0})
         self.assertEqual((report["task"]["without_target"], report["task"]["minibatch_rejected"]), (2, 3))
-        self.assertIn("of the rejected 2 had no target, and 3 shared a minibatch with such a frame",
+        self.assertIn("6 rejected (2 had no target, 3 shared a minibatch with such a frame)",
                       outcome.out)
 
     def test_auxiliary_heads_tell_classes_too(self):

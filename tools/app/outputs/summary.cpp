@@ -30,14 +30,16 @@ void tell_frames(std::ostream& out, const Json& report) {
   const Json& frames = report["frames"];
   out << "frames    " << frames["received"] << " received = " << frames["trained"] << " trained + "
       << frames["dropped"] << " dropped + " << frames["rejected"] << " rejected";
+  const Json &without_target = report["task"]["without_target"],
+             &incomplete = report["task"]["minibatch_rejected"];
+  if (without_target > 0) {
+    out << " (" << without_target << " had no target";
+    if (incomplete > 0) out << ", " << incomplete << " shared a minibatch with such a frame";
+    out << ")";
+  }
   if (frames["in_flight"] > 0) out << " + " << frames["in_flight"] << " in flight";
   const Json& predicted = report["overload"]["predicted_only"];
   if (predicted > 0) out << "; of the dropped " << predicted << " were predicted";
-  const Json &without_target = report["task"]["without_target"],
-             &incomplete = report["task"]["minibatch_rejected"];
-  if (without_target > 0)
-    out << "; of the rejected " << without_target << " had no target";
-  if (incomplete > 0) out << ", and " << incomplete << " shared a minibatch with such a frame";
   if (report.contains("replay") && frames.contains("replayed")) {
     out << "; " << frames["replayed"] << " replayed, " << text(report["replay"]["share"])
         << " of all trained samples";
