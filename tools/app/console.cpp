@@ -205,7 +205,6 @@ std::string Console::reload() {
   if (!request_.options.read_again) return "there is no file to read";
   Config next = config;
   std::string changed, left;
-  bool other_rate = false;
   engine::TrainerOptions options;
   try {
     const Config fresh = as_ranks_run(request_.options.read_again(), request_.options.ranks);
@@ -219,7 +218,6 @@ std::string Console::reload() {
       if (!now) continue;
       next.set(key, after);
       if (!fresh.places.contains(key)) next.places.erase(key);
-      other_rate |= key == "optimizer.lr";
     }
     require_outputs(next, request_.options.trace);  // beside those that need a restart
     Config chosen = next;                           // without its start, which may be gone
@@ -229,7 +227,7 @@ std::string Console::reload() {
   } catch (const std::exception& error) {
     return std::string(error.what()) + "; nothing has changed";
   }
-  if (other_rate)
+  if (next.optimizer.lr != config.optimizer.lr)
     learner_.rate =
         stages::first_rate(options.optimizer, options.correction) / learner_.first_rate();
   if (next.monitor.fps != config.monitor.fps)
