@@ -16,7 +16,8 @@ namespace millrace::io {
 void write_whole(const std::string& path, std::string_view bytes, const std::string& previous = "");
 
 /// STDOUT_FILENO for "-", or the one of stdout and stderr that is open on the file `path`, as
-/// /dev/stdout may be; -1: none, or a terminal or another device. What is written there follows what was written before.
+/// /dev/stdout may be; -1: none, or a terminal or another device. What is written there follows
+/// what was written before.
 int standard_stream(const std::string& path);
 
 /// `path` with a leading "~/" replaced by the user's home folder.
