@@ -7,7 +7,6 @@ from safetensors.torch import load_file
 
 import program
 
-LAYERS = [{"type": "conv", "out": 8, "kernel": 3, "stride": 2}, {"type": "relu"}, {"type": "flatten"}, {"type": "linear", "out": 2}]
 TURN = 40
 
 
@@ -37,7 +36,7 @@ class Labels(program.CliTest):
     def config(self, uri, labels, **tables):
         return {"source": {"uri": uri, "width": 24, "height": 16, "fps": 10.0},
                 "task": {"kind": "label", "loss": "cross-entropy", "labels": labels},
-                "model": {"preset": "layers", "layer": LAYERS}, "pipeline": {"stages": 2, "cut": [2], "schedule": "pb"}, **tables}
+                "pipeline": {"stages": 2, "cut": [2], "schedule": "pb"}, **tables}
 
     def teach(self, late=0.0, **tables):
         weights = self.folder / "w.safetensors"
@@ -101,7 +100,8 @@ class Labels(program.CliTest):
         self.assertEqual((answers[0]["class"], answers[-1]["class"]), (None, "parcel"))
         self.assertGreater(answers[-1]["probability"], 0.9)
         self.assertTrue(video.exists())
-        net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, 2, padding=1), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(768, 2))
+        net = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3, 2, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(16, 16, 3, 2, padding=1),
+                                  torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(384, 2))
         net.load_state_dict(first)
         rest = torch.from_numpy(self.frames(6, 2)).permute(0, 3, 1, 2).float() / 255
         hits = (net(rest).argmax(1) == torch.arange(6 * TURN) // TURN % 2).float().mean().item()
@@ -135,16 +135,19 @@ class Labels(program.CliTest):
     def test_what_does_not_fit_is_one_line(self):
         uri, labels = self.pictures("seen", 1, 1), self.labels("seen.csv", 2)
         good = self.config(uri, labels)
-        for tables, words in (({"task": {"classes": ["empty", "parcel", "cat"]}}, ("task.classes", "3 names for 2 classes")),
+        for tables, words in (({"task": {"classes": ["empty", "parcel", "cat"]}, "model": {"out_channels": 2}}, ("task.classes", "3 names for 2 classes")),
                               ({"task": {"classes": ["empty", "pracel"]}}, ("task.labels", 'the nearest is "pracel"')),
                               ({"replay": {"kind": "ridge"}, "task": {"kind": "autoencode", "labels": "", "loss": "mse"},
-                                "model": {"preset": "partime-cnn", "layer": []}}, ("replay.kind", 'is for task.kind "label"')),
-                              ({"replay": {"kind": "ridge"}, "model": {"layer": [{"type": "conv", "out": 2, "kernel": 3}, {"type": "avgpool", "kernel": 16}]}},
+                                "model": {"preset": "partime-cnn"}}, ("replay.kind", 'is for task.kind "label"')),
+                              ({"replay": {"kind": "ridge"}, "pipeline": {"cut": [1]},
+                                "model": {"preset": "layers", "layer": [{"type": "conv", "out": 2, "kernel": 3}, {"type": "avgpool", "kernel": 16}]}},
                                ("replay.kind", "ends in a linear layer"))):
             with self.subTest(words=words):
                 self.assert_refuses("check", program.merged(good, tables), *words)
         (self.folder / "three.csv").write_text("time,class\n0,a\n1,b\n2,c\n")
-        self.assert_refuses("check", program.merged(good, {"task": {"labels": self.folder / "three.csv"}}), "model.layer", "2 outputs, the source 3 classes")
+        self.assert_refuses("check", program.merged(good, {"task": {"labels": self.folder / "three.csv"}, "model": {"out_channels": 2}}),
+                            "model.layer", "2 outputs, the source 3 classes")
+        self.assert_refuses("check", {"task": {"kind": "label"}}, "task.classes", "names are needed")
 
 
 class Replay(program.CliTest):

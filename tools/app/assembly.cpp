@@ -16,6 +16,7 @@
 #include "stages/safetensors.h"
 #include "tools/app/config/task.h"
 #include "tools/app/feeds/teacher_feed.h"
+#include "tools/app/intake.h"
 
 namespace millrace::app {
 namespace {
@@ -256,6 +257,19 @@ void place(const Config& config, engine::TrainerOptions& options) {
   check_precision(config, options);
 }
 
+/// How many classes the config names, its labels have, or the source's folders or scenes are.
+int classes_of(const Config& config) {
+  std::size_t classes = config.task.classes.size();
+  if (const auto labels = classes > 0 ? std::nullopt : configured_labels(config))
+    classes = labels->classes().size();
+  const std::string& uri = config.source.uri;
+  if (classes == 0 && (uri.starts_with("images:") || uri.starts_with("synth:")))
+    classes = std::size_t(io::open_source({.uri = uri})->info().classes);
+  if (classes == 0)
+    throw config.error("task.classes", "names are needed for the outputs of the network");
+  return int(classes);
+}
+
 /// GPUs get frames as bytes; CPU stages share memory and get floats, converted once.
 void choose_frames(const Config& config, engine::TrainerOptions& options) {
   const TaskType& task = task_type(config.task.kind);
@@ -271,7 +285,13 @@ void choose_frames(const Config& config, engine::TrainerOptions& options) {
 stages::ModelSpec model_of(const Config& config) {
   stages::ModelSpec model = config.model;
   const bool change = predicts_later_frame(config) && config.task.predict != "frame";
-  if (model.preset == "auto") model.preset = change ? "residual-cnn" : "partime-cnn";
+  if (model.preset == "auto") {
+    model.preset = config.task.kind == "label" ? "classifier"
+                   : change                    ? "residual-cnn"
+                                               : "partime-cnn";
+  }
+  if (model.preset == "classifier" && !config.places.contains("model.out_channels"))
+    model.out_channels = classes_of(config);
   return model;
 }
 
@@ -308,6 +328,7 @@ std::string replay_of(const Config& config, const stages::Network& network) {
 
 Config as_run(Config config, const engine::TrainerOptions& options) {
   config.replay.kind = replay_of(config, *options.network);
+  config.model.out_channels = model_of(config).out_channels;
   config.optimizer = options.optimizer;
   config.correction.kernel = options.correction.kernel;
   config.correction.weight = options.correction.weight;

@@ -86,6 +86,7 @@ std::string local_note(const engine::TrainerOptions& options) {
   const engine::Schedule schedule = engine::schedule_of(options);
   const std::string& kind = options.correction.kind;
   if (kind == "local" || kind == "deep-supervision" || fresh(engine::gradient_ages(schedule)) ||
+      !options.network->learns_before(options.network->size()) ||
       !supervision_fits(options, schedule))
     return "";
   return "deep-supervision would also teach each stage by an auxiliary head of its own: pictures "

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy
 
 from events import DATA, seen, there_and_back
-from measuring import call, one_by_one, toml
+from measuring import call, one_by_one
 
 WIDTH, HEIGHT, FPS, TURN = 128, 96, 10, 150  # TURN: frames
 CLIPS = {"vtest.avi": 400, "tree.avi": 60, "Megamind.avi": 260}  # as many frames, played on and back
@@ -18,11 +18,6 @@ KINDS = ["day, night", "three scenes", *PARCEL]
 # class.
 TAUGHT = {"as it changes": 0, "2 s late": 2, "ten frames a class": None}
 ARMS = {"by gradients": {"replay.kind": "none"}, "reservoir": {"replay.kind": "reservoir", "replay.share": 0.75}, "ridge": {}}
-
-
-def layers(classes):
-    return [*[{"type": "conv", "out": 16, "kernel": 3, "stride": 2}, {"type": "relu"}] * 2, {"type": "flatten"},
-            {"type": "linear", "out": classes}]
 
 
 def clip(machine, name, folder):
@@ -78,9 +73,8 @@ def turn(machine, clips, kind, how, seed, folder, arms=None):
     found = {"nearest class mean": {"accuracy": nearest_mean(frames, truths, classes, seen)}}
     for arm, settings in (arms or ARMS).items():
         weights, report = folder / "weights.safetensors", folder / "report.json"
-        learned = machine.run({**taught, "task.kind": "label", "task.loss": "cross-entropy", "model.preset": "layers",
-                               "model.layer": toml(layers(classes)), "model.seed": seed, "pipeline.schedule": "pb",
-                               "output.weights": weights, **settings}, seen)
+        learned = machine.run({**taught, "task.kind": "label", "task.loss": "cross-entropy", "model.seed": seed,
+                               "pipeline.schedule": "pb", "output.weights": weights, **settings}, seen)
         call(machine.millrace, "evaluate", weights, tested["source.uri"], "--report", report, "--set", f"source.fps={FPS}.0",
              "--set", f"task.labels={tested['task.labels']}")
         found[arm] = {"accuracy": json.loads(report.read_text())["accuracy"]["mean"],

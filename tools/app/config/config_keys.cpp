@@ -200,8 +200,9 @@ std::vector<ConfigKey> make_table() {
       KEY(task.with_input, {},
           "mask, stream: predict the input as well, by the network's first channels"),
       KEY(model.preset, presets(),
-          "auto: residual-cnn where a change is predicted, else partime-cnn; layers: as written in "
-          "[[model.layer]]; file: model.file"),
+          "auto: residual-cnn where a change is predicted, classifier for labels, else "
+          "partime-cnn; "
+          "layers: as written in [[model.layer]]; file: model.file"),
       KEY(model.layers, from(1, 1000), "partime-cnn, residual-cnn: convolutions"),
       KEY(model.features, from(1, 4096),
           "partime-cnn, residual-cnn: channels between convolutions"),
@@ -212,7 +213,7 @@ std::vector<ConfigKey> make_table() {
           "partime-cnn: after each convolution but the last"),
       KEY(model.slope, from(0, 1), "leaky-relu: slope below 0"),
       KEY(model.out_channels, from(1, 4096),
-          "channels of the prediction; unset: as source.channels"),
+          "channels of the prediction; unset: as source.channels; classifier: as many as classes"),
       KEY(model.file, {},
           "file: a network from PyTorch, as python -m millrace.export writes it; TorchScript, and "
           "so code: load only what you would run"),
