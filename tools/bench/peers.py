@@ -61,6 +61,12 @@ def watched(machine, rivals, kind, place, trial, folder, frames):
     return rows
 
 
+def classifier(classes):
+    """The program's network for labels."""
+    return [*[{"type": "conv", "out": 16, "kernel": 3, "stride": 2}, {"type": "relu"}] * 2, {"type": "flatten"},
+            {"type": "linear", "out": classes}]
+
+
 def taught(machine, rivals, clips, kind, seed, folder):
     """A row an arm: accuracy after labels that were 2 s late."""
     _, truths, classes = labels.pictures(clips, kind, numpy.random.default_rng(seed))
@@ -68,7 +74,7 @@ def taught(machine, rivals, clips, kind, seed, folder):
     told = [int(truths[max(n - LATE, 0) if n < learn else n]) for n in range(len(truths))]
     job = {"path": str(folder), "classes": told, "learn": learn}
     found = {OURS: labels.turn(machine, clips, kind, "2 s late", seed, folder, {OURS: {}})[OURS],
-             LOOP: rivals[LOOP].ask(**job, weights="", layers=labels.layers(classes), count=len(told), warmup=0, **ADAM)["after"]["accuracy"],
+             LOOP: rivals[LOOP].ask(**job, weights="", layers=classifier(classes), count=len(told), warmup=0, **ADAM)["after"]["accuracy"],
              LAZY: {"mean": 1 / classes}}
     if "River" in rivals:
         found["River"] = rivals["River"].ask(**job)
