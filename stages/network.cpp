@@ -184,7 +184,11 @@ void Network::freeze(const std::vector<std::string>& patterns) {
   for (const std::string& pattern : patterns) {
     const std::size_t before = frozen_.size();
     for (const ParameterSpec& spec : all) {
-      if (fnmatch(pattern.c_str(), spec.name.c_str(), 0) == 0) frozen_.push_back(spec.name);
+      const auto matches = [&](const std::string& name) {
+        return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+      };
+      if (matches(spec.name) || std::ranges::any_of(spec.also, matches))
+        frozen_.push_back(spec.name);
     }
     if (frozen_.size() > before || all.empty()) continue;
     std::string names;

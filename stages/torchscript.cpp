@@ -8,6 +8,7 @@
 #include <torch/csrc/jit/runtime/interpreter.h>
 #include <torch/csrc/jit/serialization/import.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -141,19 +142,18 @@ std::vector<ParameterSpec> parameters_of(const json& part, const torch::jit::Mod
   return all;
 }
 
-/// The output's shape for these inputs.
-ImageShape run_once(const Layer& layer, const ImageShape& x, const ImageShape* joined) {
-  const at::Tensor inputs[] = {at::zeros(x.sizes()),
-                               joined ? at::zeros(joined->sizes()) : at::Tensor()};
+/// The output for these inputs, the second of which may be undefined.
+at::Tensor run_once(const Layer& layer, const at::Tensor& x, const at::Tensor& joined) {
+  const at::Tensor inputs[] = {x, joined};
   std::vector<at::Tensor> weights;
   for (const ParameterSpec& spec : layer.parameters()) weights.push_back(spec.given);
-  const at::Tensor made = layer.forward(inputs, weights);
+  at::Tensor made = layer.forward(inputs, weights);
   if (made.dim() != 4 || made.size(0) != 1)
     throw std::invalid_argument("gives no picture of one sample");
   if (made.is_floating_point() && made.scalar_type() != at::kFloat)
     throw std::invalid_argument(std::string("gives ") + c10::toString(made.scalar_type()) +
                                 ", not Float: end its forward with .float()");
-  return {made.size(1), made.size(2), made.size(3)};
+  return made;
 }
 
 std::string text(const ImageShape& shape) {
@@ -166,12 +166,16 @@ std::shared_ptr<Network> make(const File& file, const ImageShape& input, bool ch
   std::vector<std::unique_ptr<Layer>> modules;
   std::vector<int> from;
   std::vector<ImageShape> shapes = {input};
+  std::vector<at::Tensor> made;  // of a ramp: zeros may have no inverse
+  const bool sized = input.height && input.width;
+  if (sized) made.push_back(at::linspace(0, 1, input.elements()).view(input.sizes()));
   const json size = file.about.value("size", json());
   if (!size.is_null() && input.height && size != json{input.height, input.width})
     throw std::invalid_argument(
         "holds for samples of " + text({input.channels, size.at(0), size.at(1)}) +
         " alone, since its forward counts with sizes: export it with " + "--sample " + text(input));
-  for (const json& part : file.about.at("parts")) {
+  const json& parts = file.about.at("parts");
+  for (const json& part : parts) {
     const std::string name = part.at("name"), number = std::to_string(modules.size());
     auto layer = script_layer(name, file.module.attr("part_" + number).toModule(),
                               part.at("inputs").get<std::vector<std::int64_t>>(),
@@ -179,10 +183,14 @@ std::shared_ptr<Network> make(const File& file, const ImageShape& input, bool ch
     const int source = part.at("from");
     if (source >= int(modules.size()) || source < kNone)
       throw std::invalid_argument("part " + number + " takes what comes later");
-    const ImageShape* joined = source == kNone ? nullptr : &shapes[source + 1];
     try {
-      shapes.push_back(input.height && input.width ? run_once(*layer, shapes.back(), joined)
-                                                   : ImageShape{part.at("channels"), 0, 0});
+      if (sized) {
+        made.push_back(run_once(*layer, made.back(),
+                                source == kNone ? at::Tensor() : made[std::size_t(source + 1)]));
+      }
+      shapes.push_back(
+          sized ? ImageShape{made.back().size(1), made.back().size(2), made.back().size(3)}
+                : ImageShape{part.at("channels"), 0, 0});
     } catch (const std::exception& error) {
       const auto* torch = dynamic_cast<const c10::Error*>(&error);
       throw std::invalid_argument(
@@ -191,6 +199,11 @@ std::shared_ptr<Network> make(const File& file, const ImageShape& input, bool ch
     }
     modules.push_back(std::move(layer));
     from.push_back(source);
+    const auto read_later = [before = int(modules.size()) - 2](const json& later) {
+      return later.at("from") == before;
+    };
+    const auto rest = parts.begin() + std::ptrdiff_t(modules.size());
+    if (sized && std::none_of(rest, parts.end(), read_later)) made[modules.size() - 1].reset();
   }
   if (modules.empty()) throw std::invalid_argument("has no parts");
   auto network = std::make_shared<Network>(std::move(modules), std::move(from), std::move(shapes),

@@ -178,13 +178,23 @@ bool is_fixed(const c10::IValue& number) {
          number.toTensor().storage().use_count() == 1;
 }
 
+/// Whether a mask is among the indices: its values would decide the result's size.
+bool has_mask(const c10::IValue& indices) {
+  return std::ranges::any_of(indices.toListRef(), [](const c10::IValue& index) {
+    return index.isTensor() && index.toTensor().defined() &&
+           c10::isIntegralType(index.toTensor().scalar_type(), /*includeBool=*/true) &&
+           index.toTensor().element_size() == 1;
+  });
+}
+
 void record(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
   static const std::set<std::string> asking = {"aten::item", "aten::_local_scalar_dense",
                                                "aten::equal", "aten::is_nonzero", "aten::nonzero"};
   const std::string& name = operation.schema().name();
   const auto arguments = std::ptrdiff_t(operation.schema().arguments().size());
   const c10::impl::ExcludeDispatchKeyGuard once(kRecording);
-  if (asking.count(name) > 0) {
+  if (asking.count(name) > 0 ||
+      (name == "aten::index" && has_mask(torch::jit::peek(*stack, 1, 2)))) {
     if (arguments == 1 && is_fixed(stack->back())) return operation.callBoxed(*stack);
     throw std::runtime_error(name + " is not permitted while recording");
   }

@@ -211,6 +211,10 @@ class Export(PackageTest):
                  "a norm that begins": nn.GroupNorm(1, 4),
                  "a view": Of(lambda x: x.view(-1, 4 * 12 * 16).view(1, 4, 12, 16)),
                  "no gradient": Of(lambda x, conv: conv(x).detach() + x, nn.Conv2d(4, 4, 1)),
+                 "a sum of nothing": Of(lambda x: x + x[:, :0].sum()),
+                 "pixels without a batch": Of(lambda x: functional.pixel_unshuffle(functional.pixel_shuffle(x[0], 2), 2)[None]),
+                 "several queries a key": Of(lambda x: functional.scaled_dot_product_attention(
+                     x, x[:, :2], x[:, :2], enable_gqa=True)),
                  "every other bias": Of(lambda x, conv: functional.conv2d(x, conv.weight[:4], conv.bias[::2]), nn.Conv2d(4, 8, 1)),
                  "windows beyond the padding": nn.Sequential(nn.AdaptiveAvgPool2d((3, 2)), nn.AvgPool2d(5, 2, 1, ceil_mode=True),
                                                              nn.Upsample((12, 16)))}
@@ -249,12 +253,19 @@ class Export(PackageTest):
                 self.assert_same(*states, atol=1e-6)
 
     def test_what_can_not_be_recorded_runs_eagerly_and_is_cut_all_the_same(self):
-        net = nn.Sequential(nn.Conv2d(3, 2, 3, padding=1), Of(lambda x: x.prod(1, keepdim=True)), nn.Conv2d(1, 3, 3, padding=1))
-        trainer = millrace.Trainer(net, stages=2)
-        self.assertEqual(len(list(trainer.run(pictures(4)))), 4)
-        report = trainer.report()
-        self.assertEqual((report["capture"], len(report["cut"])), ("eager", 1))
-        self.assertIn("_local_scalar_dense", report["capture_error"])
+        def whitened(x):
+            rows = x.flatten(2)[0]
+            return (torch.linalg.inv(rows @ rows.t() + 0.1 * torch.eye(len(rows))) @ rows).reshape(x.shape)
+
+        for middle, asks in ((lambda x: x * x.prod(1, keepdim=True), "_local_scalar_dense"),
+                             (lambda x: x * x[x <= 0].mean(), "aten::index"), (whitened, "")):
+            with self.subTest(asks):
+                trainer = millrace.Trainer(nn.Sequential(nn.Conv2d(3, 2, 3, padding=1), Of(middle), nn.Conv2d(2, 3, 3, padding=1)),
+                                           stages=2)
+                self.assertEqual(len(list(trainer.run(pictures(4)))), 4)
+                report = trainer.report()
+                self.assertEqual((report["capture"], len(report["cut"])), ("eager", 1))
+                self.assertIn(asks, report["capture_error"])
 
     def test_what_is_frozen_stays_and_the_rest_learns_as_in_pytorch(self):
         samples = class_samples(8, (3, 32, 32))
@@ -295,6 +306,9 @@ class Export(PackageTest):
             learned = self.weights()
             net.load_state_dict(learned)
             self.assertTrue(torch.equal(learned["first.weight"], learned["last.weight"]))
+        for name in ("first.weight", "last.weight"):
+            self.learn(self.file_tables(model={"freeze": [name]}), "--frames", 4)
+            self.assertTrue(torch.equal(self.weights()[name], whole[name]))
         save_file({**whole, "last.weight": whole["last.weight"] + 1}, start)
         self.assert_refuses("check", self.file_tables(model={"weights": start}),
                             "\"first.weight\" and \"last.weight\" are one parameter of the network, but differ")

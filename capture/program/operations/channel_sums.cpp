@@ -35,7 +35,8 @@ at::Tensor summed_first(const at::Tensor& x, const Sides& sides) {
 // sum(input, dim[]?, keepdim, dtype?), sum(input, dtype?), means alike
 bool channel_sums(Lowering& lower, const Call& call) {
   const at::Tensor &x = tensor(call, 0), &made = result(call);
-  if (!are_plain(made) || made.numel() == 0 || !is_copyable(x) || !call.arguments.back().isNone())
+  if (!are_plain(made) || made.numel() == 0 || x.numel() == 0 || !is_copyable(x) ||
+      !call.arguments.back().isNone())
     return false;
   const bool some = call.arguments[1].isIntList();
   const Sides sides(x, some ? call.arguments[1].toIntVector() : std::vector<std::int64_t>());

@@ -174,17 +174,19 @@ void slice_gradient(const Call& call) {
   });
 }
 
-/// Copies [C r r, H, W] to [C, H r, W r] or back.
+/// Copies pictures [C r r, H, W] to [C, H r, W r] or back.
 template <bool kToPixels>
-void shuffle(const Call& call) {
+bool shuffle(Lowering& lower, const Call& call) {
   const std::int64_t r = call.arguments[1].toInt();
   const at::Tensor &x = tensor(call, 0), &made = result(call);
   const at::Tensor &deep = kToPixels ? x : made, &wide = kToPixels ? made : x;
-  for (std::int64_t i = 0; i < deep.size(0); ++i) {
-    at::Tensor channels = deep[i].unflatten(0, {-1, r, r}).permute({0, 3, 1, 4, 2}),
-               pixels = wide[i].unflatten(1, {-1, r}).unflatten(3, {-1, r});
-    kToPixels ? pixels.copy_(channels) : channels.copy_(pixels);
-  }
+  return x.dim() == 4 && lower.compose([&] {
+    for (std::int64_t i = 0; i < deep.size(0); ++i) {
+      at::Tensor channels = deep[i].unflatten(0, {-1, r, r}).permute({0, 3, 1, 4, 2}),
+                 pixels = wide[i].unflatten(1, {-1, r}).unflatten(3, {-1, r});
+      kToPixels ? pixels.copy_(channels) : channels.copy_(pixels);
+    }
+  });
 }
 
 /// Attention's arguments q, k, v from `first` on.
@@ -199,14 +201,16 @@ struct Attention {
     shares = (q.bmm(k.transpose(1, 2)) * scale).softmax(-1);
   }
 };
-bool is_plain(const Call& call, std::size_t dropout) {
-  return call.arguments[dropout].toDouble() == 0 && !call.arguments[dropout + 1].toBool() &&
+/// `queries`, `dropout`: places among the arguments.
+bool is_plain(const Call& call, std::size_t queries, std::size_t dropout) {
+  return tensor(call, queries).size(1) == tensor(call, queries + 1).size(1) &&
+         call.arguments[dropout].toDouble() == 0 && !call.arguments[dropout + 1].toBool() &&
          !optional(call, dropout + 2).defined();
 }
 // _scaled_dot_product_flash_attention_for_cpu(q, k, v, dropout, causal, mask?, scale?) -> (made,
 // logarithms, which only the gradient reads)
 bool attention(Lowering& lower, const Call& call) {
-  return is_plain(call, 3) && lower.compose([&] {
+  return is_plain(call, 0, 3) && lower.compose([&] {
     const Attention of(call, 0);
     put(of.shares.bmm(of.v).view(result(call).sizes()), call);
   });
@@ -214,7 +218,7 @@ bool attention(Lowering& lower, const Call& call) {
 // _scaled_dot_product_flash_attention_for_cpu_backward(gradient, q, k, v, made, logarithms,
 // dropout, causal, mask?, scale?)
 bool attention_gradient(Lowering& lower, const Call& call) {
-  return is_plain(call, 6) && lower.compose([&] {
+  return is_plain(call, 1, 6) && lower.compose([&] {
     const Attention of(call, 1);
     const at::Tensor gradient = tensor(call, 0).flatten(0, 1).contiguous();
     const at::Tensor scores =
@@ -245,8 +249,8 @@ const Rules compositions_rules = {
     {"aten::constant_pad_nd", {pad}},
     {"aten::select_backward", composed(select_gradient)},
     {"aten::slice_backward", composed(slice_gradient)},
-    {"aten::pixel_shuffle", composed(shuffle<true>)},
-    {"aten::pixel_unshuffle", composed(shuffle<false>)},
+    {"aten::pixel_shuffle", {shuffle<true>}},
+    {"aten::pixel_unshuffle", {shuffle<false>}},
     {"aten::_scaled_dot_product_flash_attention_for_cpu", {attention, false}},
     {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", {attention_gradient, false}},
 };
