@@ -95,6 +95,22 @@ TEST(Novelty, ASmallThingIsFoundAtItsPlaceAndBecomesUsual) {
   EXPECT_FALSE(scene.novelty.in_event()) << "what lasts is usual";
 }
 
+TEST(Novelty, AnEventLastsForTheMinimumAndIsDatedFromItsBeginning) {
+  const auto night = [](Scene::Picture& on) { Scene::dim(on, 0); };
+  for (const auto& what : {std::function<void(Scene::Picture&)>(Scene::parcel), {night}}) {
+    for (const int minimum : {1, 3, 8, 30, 100}) {
+      Scene scene({.minimum = minimum});
+      scene.show(910);
+      while (!scene.novelty.begun() && scene.frame < 1100) scene.show(1, what);
+      ASSERT_EQ(scene.events().size(), 1u) << minimum;
+      EXPECT_GE(scene.frame, 910 + minimum);
+      EXPECT_LE(scene.frame, 920 + minimum);
+      const int stands_after = minimum > 60 ? 10 : 2;  // what is new for longer counts by its stay
+      EXPECT_NEAR(double(scene.events()[0].frame), 910, stands_after) << minimum;
+    }
+  }
+}
+
 TEST(Novelty, APlaceWhereNothingWasForLongTellsOfTheSameThingAgain) {
   Scene scene;
   scene.show(910);
@@ -310,6 +326,20 @@ TEST(Novelty, ZonesReasonsAndCooldownAreKept) {
     scene.show(10, [](Scene::Picture& on) { Scene::dim(on, 0.5f); });
     scene.show(40);
   }
+  EXPECT_EQ(scene.events().size(), 1u);
+}
+
+TEST(Novelty, WhatAnEarlierRunAcceptedIsUsualAndAnotherThingThereIsNot) {
+  Scene scene;
+  scene.novelty.accept({60, 40, 8, 8});
+  scene.show(910);
+  for (int times = 0; times < 3; ++times) {
+    scene.show(70, Scene::parcel);
+    scene.show(600);
+  }
+  EXPECT_TRUE(scene.events().empty());
+  scene.show(100);
+  scene.show(10, [](Scene::Picture& on) { Scene::put(on, 58, 40, 8, 8, {0.1f, 0.9f, 0.1f}); });
   EXPECT_EQ(scene.events().size(), 1u);
 }
 

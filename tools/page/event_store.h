@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <ctime>
 #include <functional>
@@ -7,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "tools/page/live_state.h"
 
@@ -38,6 +40,8 @@ class EventStore {
   /// ([x, y, width, height] of the frame within the picture; null: all of it), "this_run" and
   /// "mark" (null, "seen" or "normal").
   Json list() const;
+  /// [x, y, width, height] of the events marked "normal" in pictures of that size.
+  std::vector<std::array<int, 4>> normal_places(int across, int down) const;
   /// A PNG file; "": there is none of that name.
   std::string picture(std::string_view name) const;
 

@@ -333,8 +333,8 @@ std::vector<ConfigKey> make_table() {
       KEY(novelty.threshold, from(0, 1000),
           "deviation from which a picture is unexpected; 8: half as sensitive as 4; 0: 4"),
       KEY(novelty.minimum, from(1, 1000),
-          "unexpected looks in a row that make an event; ten to twenty a second, or each frame if "
-          "fewer come"),
+          "unexpected looks in a row that make an event (at a place at least 3); ten to twenty a "
+          "second, or each frame if fewer come"),
       KEY(novelty.cooldown, from(0, 1e9),
           "seconds of the stream after an event in which none begins"),
       KEY(novelty.reasons, one_of({std::begin(kReasonNames), std::end(kReasonNames)}),

@@ -59,7 +59,7 @@ Novelty::Novelty(int channels, int height, int width, NoveltyOptions options)
       background_(view_),
       whole_(view_, sensitivity(view_, options_), options_.minimum, float(4 / options_.threshold),
              memory_),
-      places_(view_, sensitivity(view_, options_), memory_),
+      places_(view_, sensitivity(view_, options_), options_.minimum, memory_),
       settling_(kRest * pace_, kSettling * pace_),
       settling_places_(kRestOfPlaces * pace_, kSettlingPlaces * pace_, kCalmPlaces),
       frames_(std::size_t(options_.minimum) + kLongest, -1) {}
@@ -95,7 +95,7 @@ bool Novelty::see(const Sight& now) {
   if (whole.begins) {
     raise(now, whole.reason, {}, whole.looks);
   } else if (place.ratio >= 1) {
-    raise(now, Reason::local, place.box, options_.minimum);
+    raise(now, Reason::local, place.box, place.looks);
   } else if (loss >= 1 && old && calm && !places_.active() && !loss_event_) {
     raise(now, Reason::picture, {}, LossWatch::kLasting);
     loss_.add();
@@ -182,17 +182,24 @@ std::optional<NoveltyEvent> Novelty::lose_camera(std::int64_t frame) {
 }
 
 bool Novelty::accept(std::int64_t event) {
+  const std::vector<NoveltyEvent> known = latest();
+  const auto one = std::ranges::find(known, event, &NoveltyEvent::event);
+  if (one == known.end()) return false;
+  if (!one->has_box()) return usual_[std::size_t(one->reason)] = true;
+  accept({one->left, one->top, one->width, one->height});
+  return true;
+}
+
+void Novelty::accept(const std::array<int, 4>& box) {
+  const auto [left, top, width, height] = box;
+  const auto cell = [&](std::int64_t pixel, int most) {
+    return int(std::clamp<std::int64_t>(pixel / (view_.cell * view_.factor), 0, most));
+  };
   const std::lock_guard lock(mutex_);
-  for (const NoveltyEvent& one : latest_) {
-    if (one.event != event) continue;
-    if (!one.has_box()) return usual_[std::size_t(one.reason)] = true;
-    const int side = view_.cell * view_.factor;
-    accepted_.push_back({one.left / side, one.top / side, (one.left + one.width) / side,
-                         (one.top + one.height) / side});
-    accepting_.store(true, std::memory_order_release);
-    return true;
-  }
-  return false;
+  accepted_.push_back({cell(left, view_.columns), cell(top, view_.rows),
+                       cell(std::int64_t(left) + width, view_.columns),
+                       cell(std::int64_t(top) + height, view_.rows)});
+  accepting_.store(true, std::memory_order_release);
 }
 
 void Novelty::accept_asked() {

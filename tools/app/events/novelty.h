@@ -1,6 +1,7 @@
 // Raises events, with their place and reason, when a stream shows something new.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -68,6 +69,8 @@ class Novelty {
   /// Makes usual what is at the event's place; an event of the whole picture: its reason raises no
   /// other. False: the event is no longer known.
   bool accept(std::int64_t event);
+  /// Makes usual what is at [x, y, width, height] of the samples.
+  void accept(const std::array<int, 4>& box);
 
   double threshold() const { return options_.threshold; }
   double deviation() const { return deviation_; }  ///< of the last look; 0 while settling

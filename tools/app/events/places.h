@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <numeric>
 #include <utility>
@@ -80,16 +81,18 @@ class SeenColours {
 /// nothing ever was. One thread; only the constructor allocates.
 class Places {
  public:
-  /// `sensitivity`: of each cell; 0: no event there.
-  Places(const Reduced& like, Cells sensitivity, double memory)
+  /// `sensitivity`: of each cell; 0: no event there. `minimum`: consecutive looks that make an
+  /// event; at least 3.
+  Places(const Reduced& like, Cells sensitivity, int minimum, double memory)
       : sensitivity_(std::move(sensitivity)),
+        minimum_(float(std::max(minimum, 3))),
         memory_(memory),
         colours_(like),
         stay_record_(4, 1, 3),
-        record_of_new_(3, 3, 2) {
+        record_of_new_(minimum_, 3, 2) {
     for (Cells* const cells :
          {&stay_, &longest_, &stay_peak_, &score_peak_, &score_, &held_, &fresh_, &fresh_near_,
-          &wander_, &carried_, &entered_, &visited_, &before_, &near_, &part_})
+          &wander_, &carried_, &entered_, &visited_, &pardoned_, &before_, &near_, &part_})
       *cells = Cells(like.rows, like.columns);
     visited_.fill(-2 * kForgets);  // never
     blob_.reserve(stay_.size());
@@ -98,6 +101,7 @@ class Places {
   struct Found {
     float ratio = 0;  ///< the highest score over its limit; an event from 1 on
     CellBox box;      ///< of the event
+    int looks = 0;    ///< since it began, at most `minimum`
   };
   /// Before `settled`, nothing is found, and anything new becomes usual at once; before
   /// `stays_settled`, so does what stays. `calm`: the whole picture is usual: an event may begin.
@@ -121,7 +125,7 @@ class Places {
     if (!stays_settled) return found;
     const float limit = stay_record_.limit();
     for (std::size_t i = 0; i < part_.size(); ++i)
-      part_[i] = changed[i] > 0 && score_[i] > limit / 3 ? 1.0f : 0.0f;
+      part_[i] = changed[i] > 0 && stay_[i] >= minimum_ && score_[i] > limit / 3 ? 1.0f : 0.0f;
     if (find(score_, held_, limit, true, found)) stay_record_.add(limit, true);
     return found;
   }
@@ -136,13 +140,16 @@ class Places {
     for (float& visited : visited_.values)  // what was seen meanwhile says nothing about places
       if (visited >= 0) visited = std::max(visited, float(rests_));
   }
-  /// Makes the box's present content usual, for good.
+  /// Makes usual, for good, what is in the box now or next.
   void accept(const CellBox& box) {
     near_.fill(0);
     for (int y = box.top; y < box.bottom; ++y)
       for (int x = box.left; x < box.right; ++x) longest_.at(y, x) = near_.at(y, x) = kEver;
     widen(near_);
-    for (std::size_t i = 0; i < near_.size(); ++i) visited_[i] = std::max(visited_[i], near_[i]);
+    for (std::size_t i = 0; i < near_.size(); ++i) {
+      visited_[i] = std::max(visited_[i], near_[i]);
+      if (near_[i] > 0) pardoned_[i] = SeenColours::kNew;
+    }
   }
 
  private:
@@ -181,7 +188,7 @@ class Places {
         if (background.changed().at(row, column) <= 0 || !background.differs(now, pixel)) continue;
         const bool colour = colours_.is_new(now, pixel, background.exposure(), looks_),
                    ground = float(looks_) - entered_.at(row, column) < SeenColours::kNew;
-        if (colour || ground) near_.at(row, column) += 1;
+        if ((colour || ground) && pardoned_.at(row, column) <= 0) near_.at(row, column) += 1;
       }
     }
     sum_nearby(near_, fresh_near_);
@@ -209,6 +216,7 @@ class Places {
       longest_[cell] = 0;
     }
     visited_[cell] = std::max(visited_[cell], rests);
+    pardoned_[cell] -= 1;
   }
   void see_stays(const Background& background, bool settled) {
     largest_nearby(stay_, before_);
@@ -252,6 +260,8 @@ class Places {
       if (part_[i] > 0 && held[i] <= 0 && score[i] > most) most = score[best = i];
     found.ratio = std::max(found.ratio, most / limit);
     if (most < limit || !settled) return false;
+    found.looks = int(
+        std::ceil(std::min(std::max(wander_[best] / sensitivity_[best], stay_[best]), minimum_)));
     spread(best, found.box);
     if (blob_.size() < 2 && most < 2 * limit) return found.ratio = 0.99f, false;  // a flicker
     hold_blob();
@@ -293,6 +303,7 @@ class Places {
   }
 
   const Cells sensitivity_;
+  const float minimum_;
   const double memory_;
   SeenColours colours_;
   Record stay_record_, record_of_new_;
@@ -301,8 +312,9 @@ class Places {
   float busy_ = 0;  ///< mean of the last minute: cells that change in a look
   Cells stay_, longest_, stay_peak_, score_peak_, score_, held_;  ///< for standing objects
   Cells fresh_, fresh_near_, wander_, carried_;                   ///< for new objects
-  Cells entered_;  ///< look at which something came where nothing was
-  Cells visited_;  ///< rests_ when something was last there or nearby; kEver: accepted
+  Cells entered_;   ///< look at which something came where nothing was
+  Cells visited_;   ///< rests_ when something was last there or nearby; kEver: accepted
+  Cells pardoned_;  ///< looks at what was accepted until its colours are usual
   Cells before_, near_, part_;
   std::vector<std::size_t> blob_;
 };

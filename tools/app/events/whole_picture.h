@@ -14,8 +14,9 @@ namespace millrace::app {
 /// difference to the last picture. One thread; only the constructor allocates.
 class WholePicture {
  public:
-  /// `minimum`: consecutive looks that make an event. Cells whose `sensitivity` is 0 don't count;
-  /// the others count equally, and all signs are `scale` times as strong.
+  /// `minimum`: consecutive looks that make an event. Cells whose
+  /// `sensitivity` is 0 don't count; the others count equally, and all signs are `scale` times as
+  /// strong.
   WholePicture(const Reduced& like, const Cells& sensitivity, int minimum, float scale,
                double memory)
       : counts_(sensitivity),
@@ -25,7 +26,8 @@ class WholePicture {
         last_(like.levels),
         gains_(kGains, 1.0f),
         moves_(std::size_t(std::max(minimum + 1, kFreeze)), 255.0f),
-        lit_(std::min(minimum, int(kGains) - 1), {1, 0.5, 1.5f}),
+        lit_looks_(std::min(minimum, kMostLit)),
+        lit_(lit_looks_, {1, 0.5, 1.5f}),
         grey_now_(like.pixels()),
         grey_usual_(like.pixels()),
         fine_now_(std::max(1, like.height / 2), std::max(1, like.width / 2)),
@@ -55,15 +57,20 @@ class WholePicture {
     const bool rests = moves_.front() < background.typical_difference() / 8;
     Found found{.ratio = std::max({many, noisy, lit, frozen ? 1.0f : 0.0f})};
     odd_ = odd ? odd_ + 1 : 0;
+    if (lit >= 1)
+      lit_for_ = lit_looks_;
+    else if (lit_for_ > 0)
+      lit_for_ = std::abs(std::log(background.light())) > kJump ? lit_for_ + 1 : 0;
     ++looks_;
     if (settled && !active_) {
-      found.begins = (odd_ >= minimum_ && (rests || odd_ >= kMostComing)) || lit >= 1 || frozen;
+      const bool light = lit_for_ == minimum_;
+      found.begins = (odd_ >= minimum_ && (rests || odd_ >= kMostComing)) || light || frozen;
       if (odd_ == minimum_) early_ = many > 1 ? why(now, background) : Reason::picture;
       found.returns = found.begins && background.returns(now);
       if (found.returns)
         resume(found);
       else if (found.begins)
-        begin(now, background, many > 1, lit >= 1, found);
+        begin(now, background, many > 1, light, found);
     } else if (settled) {
       calm_ = found.ratio > 1 || frozen ? 0 : calm_ + 1;
       active_ = calm_ < kCalm;
@@ -90,7 +97,8 @@ class WholePicture {
   static constexpr int kCalm = 25;       ///< usual looks that end an event
   static constexpr float kMany = 0.3f;   ///< share of the cells that usually don't change
   static constexpr float kJump = 0.08f;  ///< of the gain's logarithm within three looks
-  static constexpr std::size_t kGains = 4;
+  static constexpr int kMostLit = 3;     ///< looks in which a gain jumps
+  static constexpr std::size_t kGains = kMostLit + 1;
   static constexpr float kNoisier = 2, kNoise = 4;  ///< times the most so far, plus levels squared
   /// Looks until noise and stillness are known: keyframes of some encoders are as rare.
   static constexpr int kNoiseKnown = 300;
@@ -120,7 +128,9 @@ class WholePicture {
     if (lit) lit_.add();
     // Large things that pass become usual; another turn of the camera doesn't.
     if (found.reason == Reason::picture && many) usual_share_ = limit_of_share();
-    found.looks = found.reason == Reason::frozen ? int(moves_.size()) : std::max(odd_, minimum_);
+    found.looks = found.reason == Reason::frozen ? int(moves_.size())
+                  : lit                          ? std::max(odd_, lit_for_)
+                                                 : odd_;
     active_ = true;
     calm_ = 0;
     another_ = many || found.reason == Reason::covered;
@@ -261,9 +271,10 @@ class WholePicture {
   std::vector<float> last_, gains_, moves_;  ///< of the latest looks, newest first
   float least_move_ = 1e9f;  ///< the least of a time that ends about memory_ looks ago
   bool frozen_ = false;
+  const int lit_looks_;
   /// Jumps of the gain: a camera's own exposure makes them usual.
   LastingSign lit_;
-  int looks_ = 0, odd_ = 0, calm_ = 0;
+  int looks_ = 0, odd_ = 0, lit_for_ = 0, calm_ = 0;
   int rising_ = 0;   ///< looks since risen_ was 0
   float risen_ = 0;  ///< the largest share that isn't usual yet
   bool active_ = false;

@@ -1,6 +1,7 @@
 #include <limits>
 
 #include "tools/app/outputs/records.h"
+#include "tools/page/event_store.h"
 
 namespace millrace::app {
 namespace {
@@ -43,6 +44,10 @@ Records::Records(Request& request, const Intake& intake, Learner& learner)
               novelty_options(request.config, intake)) {
   const Config& config = request.config;
   engine::Trainer& trainer = learner.trainer;
+  const page::EventStore earlier(config.novelty.snapshots);
+  for (const auto& box :
+       earlier.normal_places(int(intake.shape().width), int(intake.shape().height)))
+    novelty.accept(box);
   if (learner.replay) {
     observers.add_for_all(learner.replay.get());
     log.keep_pictures(trainer.in_slot(0));
