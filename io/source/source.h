@@ -38,6 +38,7 @@ struct SourceOptions {
   double fps = 0.0;                       ///< of sources without a rate (images, synth); 0: 25
   std::uint64_t seed = 0;                 ///< synth: which scene; images by class: their order
   std::int64_t max_pixels = 7680 * 4320;  ///< per picture; larger ones are not decoded
+  std::vector<std::string> classes;       ///< names of images' folders; empty: alphabetical
   ReconnectOptions reconnect;
 };
 

@@ -21,6 +21,7 @@
 #include "io/source/picture_headers.h"
 #include "io/source/source_kinds.h"
 #include "io/source/split_mix.h"
+#include "io/text/nearest_name.h"
 
 namespace millrace::io {
 namespace {
@@ -112,9 +113,28 @@ std::vector<std::string> class_folders(const std::string& folder) {
   if (!fs::is_directory(folder, error) || !list_pictures(folder).empty()) return {};
   std::vector<std::string> found;
   for (const auto& entry : fs::directory_iterator(folder, error))
-    if (entry.is_directory(error) && !is_hidden(entry.path())) found.push_back(entry.path());
+    if (entry.is_directory(error) && !is_hidden(entry.path()) &&
+        !list_pictures(entry.path()).empty())
+      found.push_back(entry.path());
   std::sort(found.begin(), found.end());
   return found;
+}
+
+std::vector<std::string> folder_classes(const SourceOptions& options) {
+  constexpr std::size_t kMostClasses = 1000;
+  const Uri uri = split_uri(options.uri);
+  std::vector<std::string> names;
+  if (uri.scheme == "images")
+    for (const fs::path folder : class_folders(uri.rest)) names.push_back(folder.filename());
+  if (names.size() > kMostClasses) throw source_error(options, "more than 1000 classes");
+  if (names.empty() || options.classes.empty()) return names;
+  for (const std::string& name : names) {
+    if (std::ranges::find(options.classes, name) == options.classes.end())
+      throw source_error(options, "the folder \"" + name +
+                                      "\" is none of the classes; the nearest is \"" +
+                                      nearest_name(name, options.classes) + "\"");
+  }
+  return options.classes;
 }
 
 Numbers numbers_from(const NumberedName& name, std::int64_t least) {
@@ -163,8 +183,7 @@ class PictureNames {
       first_ = numbers_from(numbered_, 0).first;
       return;
     }
-    list_classes(text, options.seed);
-    if (classes_ > kMostClasses) throw source_error(options, "more than 1000 classes");
+    list_classes(text, folder_classes(options), options.seed);
     if (classes_ > 0) return;
     for (std::string& path : list_pictures(text)) pictures_.emplace_back(std::move(path), -1);
   }
@@ -193,20 +212,20 @@ class PictureNames {
   int classes() const { return classes_; }
 
  private:
-  /// Lists one folder of pictures per class, numbered in order of their names, and shuffles them: a
-  /// `seed` gives the same order on every machine. None if `folder` holds pictures itself.
-  void list_classes(const std::string& folder, std::uint64_t seed) {
-    for (const std::string& place : class_folders(folder)) {
-      const std::vector<std::string> found = list_pictures(place);
-      for (const std::string& path : found) pictures_.emplace_back(path, classes_);
-      classes_ += !found.empty();
+  /// Lists one folder of pictures per class, of `names`, and shuffles them: a `seed` gives the same
+  /// order on every machine. None if `folder` holds pictures itself.
+  void list_classes(const std::string& folder, const std::vector<std::string>& names,
+                    std::uint64_t seed) {
+    classes_ = int(names.size());
+    for (const fs::path place : class_folders(folder)) {
+      const int label = int(std::ranges::find(names, place.filename().string()) - names.begin());
+      for (const std::string& path : list_pictures(place)) pictures_.emplace_back(path, label);
     }
     Random random(seed);
     for (std::size_t left = pictures_.size(); left > 1; --left)
       std::swap(pictures_[left - 1], pictures_[std::size_t(random.below(std::int64_t(left)))]);
   }
 
-  static constexpr int kMostClasses = 1000;
   std::vector<std::pair<std::string, int>> pictures_;  // with their classes
   int classes_ = 0;
   NumberedName numbered_;

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "io/source/source.h"
+
 namespace millrace::io {
 
 /// A printf-like pattern with one integer conversion in the file name: "dir/%05d.png".
@@ -24,8 +26,12 @@ NumberedName parse_numbered(const std::string& pattern);
 /// The pictures in a folder, or files that match a name with * and ?, sorted by name.
 std::vector<std::string> list_pictures(const std::string& folder_or_glob);
 
-/// The folders in one that holds no pictures itself, each of a class, sorted; hidden ones left out.
+/// The folders of pictures in one that holds none itself, each of a class, sorted; no hidden ones.
 std::vector<std::string> class_folders(const std::string& folder);
+
+/// Names of classes, if they are folders of pictures: those in `options`, otherwise the folders'.
+/// Throws SourceError for a folder that `options` does not name.
+std::vector<std::string> folder_classes(const SourceOptions& options);
 
 struct Numbers {
   std::int64_t first = -1;  ///< the lowest; -1: none

@@ -120,6 +120,26 @@ class Labels(program.CliTest):
         self.assertIn("neither   1 of the frames", outcome.out)
         self.assertEqual(report["answer"], {"class": None, "probability": None, "neither": True})
 
+    def test_folders_are_classes_by_name(self):
+        def folders(name, noise, *classes):
+            for turn, one in classes:
+                program.write_frames(self.folder / name / one, self.frames(2, noise)[turn * TURN:][:TURN])
+            return f"images:{self.folder / name}"
+
+        both, parcels = folders("both", 1, (0, "empty"), (1, "parcel")), folders("parcels", 2, (1, "parcel"))
+        for classes, known in ([], ["empty", "parcel"]), (["parcel", "cat", "empty"],) * 2:
+            weights = self.folder / "w.safetensors"
+            config = self.write(self.config(both, "", task={"kind": "label", "loss": "cross-entropy", "classes": classes},
+                                            output={"weights": weights}))
+            self.assertIn("#   classes: " + ", ".join(f"{n} {name}" for n, name in enumerate(known)) + "\n",
+                          self.succeed("check", config).out)
+            self.reported("run", config)
+            report, outcome = self.reported("evaluate", weights, parcels)
+            self.assertEqual((report["accuracy"]["mean"], report["answer"]["class"]), (1, "parcel"), outcome)
+        other, words = folders("other", 3, (1, "parcel"), (1, "parcell")), ('the folder "parcell" is none of the classes', 'the nearest is "parcel"')
+        self.assert_each_refused((("evaluate", weights, other), *words),
+                                 (("check", config, *program.sets(f"source.uri={other}")), *words))
+
     def test_a_resumed_run_remembers(self):
         checkpoint = {"dir": self.folder / "state", "resume": True}
         _, weights = self.teach(checkpoint=checkpoint)

@@ -196,6 +196,15 @@ TEST_F(Images, FoldersAreClassesAndTheirPicturesComeShuffledBySeed) {
   std::sort(seen.begin(), seen.end());
   ASSERT_EQ(seen.size(), 20u);
   for (int n = 0; n < 20; ++n) EXPECT_EQ(seen[n], std::pair(n / 10, n / 10 * 100 + n % 10));
+  SourceOptions options{.uri = "images:" + folder.path(), .classes = {"dog", "bird", "cat"}};
+  const auto named = open_source(options);
+  EXPECT_EQ(named->info().classes, 3);
+  for (const Frame& frame : read_all(*named).frames)
+    EXPECT_EQ(frame.label, frame.pixels.at(0) < 100 ? 2 : 0);
+  options.classes = {"dog", "rat"};
+  EXPECT_NE(
+      open_error(options).find("the folder \"cat\" is none of the classes; the nearest is \"rat\""),
+      std::string::npos);
 }
 
 TEST_F(PictureSize, IsReadFromEveryKindOfHeader) {

@@ -259,11 +259,9 @@ void place(const Config& config, engine::TrainerOptions& options) {
 
 /// How many classes the config names, its labels have, or the source's folders or scenes are.
 int classes_of(const Config& config) {
-  std::size_t classes = config.task.classes.size();
-  if (const auto labels = classes > 0 ? std::nullopt : configured_labels(config))
-    classes = labels->classes().size();
+  std::size_t classes = class_names(config, configured_labels(config)).size();
   const std::string& uri = config.source.uri;
-  if (classes == 0 && (uri.starts_with("images:") || uri.starts_with("synth:")))
+  if (classes == 0 && uri.starts_with("synth:"))
     classes = std::size_t(io::open_source({.uri = uri})->info().classes);
   if (classes == 0)
     throw config.error("task.classes", "names are needed for the outputs of the network");

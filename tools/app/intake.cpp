@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "io/source/source_images.h"
 #include "tools/app/assembly.h"
 
 namespace millrace::app {
@@ -23,6 +24,9 @@ io::SourceOptions source_options(const Config& config) {
           .fps = config.source.fps,
           .seed = config.source.seed,
           .max_pixels = config.source.max_pixels,
+          .classes = config.task.kind == "label" && config.task.labels.empty()
+                         ? config.task.classes
+                         : std::vector<std::string>(),
           .reconnect = {
               .enabled = config.source.reconnect,
               .silence = std::chrono::milliseconds(std::llround(1e3 * config.source.silence_s))}};
@@ -33,6 +37,16 @@ std::optional<io::Labels> configured_labels(const Config& config) {
   if (file.empty() || told_live(config)) return std::nullopt;
   return check_key<io::LabelError>(config, "task.labels",
                                    [&] { return io::read_labels(file, config.task.classes); });
+}
+
+std::vector<std::string> class_names(const Config& config,
+                                     const std::optional<io::Labels>& labels) {
+  if (labels) return labels->classes();
+  std::vector<std::string> folders;
+  if (config.task.kind == "label" && config.task.labels.empty())
+    folders = check_key<io::SourceError>(
+        config, "source.uri", [&] { return io::folder_classes(source_options(config)); });
+  return folders.empty() ? config.task.classes : folders;
 }
 
 io::ResizerOptions resizer_options(const Config& config, const io::SourceInfo& info) {

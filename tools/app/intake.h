@@ -5,6 +5,8 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "engine/monitor/real_time.h"
 #include "engine/monitor/tally.h"
@@ -21,6 +23,8 @@ namespace millrace::app {
 
 io::SourceOptions source_options(const Config& config);
 std::optional<io::Labels> configured_labels(const Config& config);
+/// From the config, configured_labels() or the source's folders; empty: none are known.
+std::vector<std::string> class_names(const Config& config, const std::optional<io::Labels>& labels);
 /// The view and the samples' size. Throws ConfigError if source.roi lies outside the picture.
 io::ResizerOptions resizer_options(const Config& config, const io::SourceInfo& info);
 /// One line if samples and view differ in aspect ratio; otherwise "".

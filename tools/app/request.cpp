@@ -118,15 +118,16 @@ Request::Request(const Config& given, RunOptions asked)
       trainer(assemble(config, configured_shape(config), &resumed,
                        options.given && options.given->targets)),
       labels(configured_labels(config)),
+      classes(class_names(config, labels)),
       live_labels(told_live(config) ? std::make_shared<io::LiveLabels>(config.task.classes)
                                     : nullptr) {
   if (options.ranks)
     require_ranks(config, trainer, options.ranks->ranks());
   else
     require_launcher(config);
-  require_same_classes(config, classes(), resumed);
-  if ((labels || live_labels) && !classes().empty())
-    require_classes(config, *trainer.network, int(classes().size()));
+  require_same_classes(config, classes, resumed);
+  if ((labels || live_labels) && !classes.empty())
+    require_classes(config, *trainer.network, int(classes.size()));
   if (config.task.labels == "http" && !options.serve && config.mqtt.broker.empty())
     throw config.error("task.labels", "\"http\" needs the page, --serve, or mqtt.broker");
   require_outputs(config, options.trace);

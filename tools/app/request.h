@@ -23,10 +23,6 @@ struct Request {
 
   /// The source's name in reports; "": the caller's own source.
   std::string source() const;
-  /// Names of classes; empty: none are known.
-  const std::vector<std::string>& classes() const {
-    return labels ? labels->classes() : config.task.classes;
-  }
   /// The config with open choices filled in, as last reloaded. Any thread.
   Config running() const {
     const std::lock_guard lock(mutex_);
@@ -42,6 +38,7 @@ struct Request {
   Resumed resumed;                 ///< the checkpoint to continue from
   engine::TrainerOptions trainer;  ///< as far as the config sets them
   const std::optional<io::Labels> labels;
+  const std::vector<std::string> classes;             ///< names; empty: none are known
   const std::shared_ptr<io::LiveLabels> live_labels;  ///< from users during the run, or null
   std::vector<std::unique_ptr<Sink>> sinks;
 

@@ -26,7 +26,7 @@ std::unique_ptr<Answers> make_answers(const Request& request, const Intake& inta
   if (config.task.kind != "label") return nullptr;
   return std::make_unique<Answers>(intake.shape(), stages::Loss(config.task.loss).scores(),
                                    learner.memory ? learner.memory->likeness() : learner.known,
-                                   learner.memory != nullptr, request.classes());
+                                   learner.memory != nullptr, request.classes);
 }
 
 /// The largest of `values`; -1: all are 0.

@@ -134,7 +134,7 @@ Json about_run(const Request& request, const Progress& progress, const Learner& 
   Config config = request.running();
   config.source.width = learner.assembled.sample.width;  // also the source's own
   config.source.height = learner.assembled.sample.height;
-  config.task.classes = request.classes();
+  config.task.classes = request.classes;
   Json about = {{"uri", request.source()},
                 {"seed", config.weights.seed},
                 {"host", host_name()},

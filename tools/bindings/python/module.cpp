@@ -140,7 +140,9 @@ PYBIND11_MODULE(_millrace, m) {
   py::class_<app::Config>(m, "Config")
       .def(py::init(&make_config))
       .def_property_readonly("task", [](const app::Config& c) { return c.task.kind; })
-      .def_property_readonly("classes", [](const app::Config& c) { return c.task.classes; })
+      .def_property_readonly(
+          "classes",
+          [](const app::Config& c) { return app::class_names(c, app::configured_labels(c)); })
       .def_property_readonly("loss", [](const app::Config& c) { return c.task.loss.text(); })
       .def_property_readonly("fps", [](const app::Config& c) { return c.monitor.fps; })
       .def_property_readonly("context",

@@ -148,12 +148,14 @@ void describe_policy(const app::Config& config, const engine::TrainerOptions& op
   std::cout << "\n";
 }
 
-/// Prints the class of each output. Frames that `told_by` leaves out have none.
+/// Prints the class of each output. Frames that `told_by` leaves out have none; "": none may.
 void describe_classes(const std::vector<std::string>& classes, const std::string& told_by) {
   std::cout << "#   classes:";
   for (std::size_t i = 0; i < classes.size(); ++i)
     std::cout << (i > 0 ? ", " : " ") << i << " " << classes[i];
-  std::cout << "; frames that " << told_by << " leaves out are predicted, not learned from\n";
+  if (!told_by.empty())
+    std::cout << "; frames that " << told_by << " leaves out are predicted, not learned from";
+  std::cout << "\n";
 }
 
 int check(const CheckArguments& arguments) {
@@ -167,7 +169,7 @@ int check(const CheckArguments& arguments) {
       app::assemble(asked, app::configured_shape(asked), &resumed);
   const app::Config config = app::as_run(asked, options);
   const std::optional<io::Labels> labels = app::configured_labels(config);
-  const std::vector<std::string>& classes = labels ? labels->classes() : config.task.classes;
+  const std::vector<std::string> classes = app::class_names(config, labels);
   const bool masks = !config.task.masks.empty();
   app::require_same_classes(config, classes, resumed);
   if (!classes.empty() && !masks)
@@ -201,7 +203,11 @@ int check(const CheckArguments& arguments) {
   describe_memory(options, stages);
   describe_policy(config, options);
   describe_frames(config);
-  if (!classes.empty()) describe_classes(classes, masks ? "task.masks" : "task.labels");
+  if (!classes.empty()) {
+    describe_classes(classes, masks                        ? "task.masks"
+                              : config.task.labels.empty() ? ""
+                                                           : "task.labels");
+  }
   std::cout << "# every key:\n\n" << app::to_toml(config);
   return kDone;
 }
