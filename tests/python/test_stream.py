@@ -279,6 +279,18 @@ class Stream(PackageTest):
         with self.assertRaisesRegex(millrace.Error, "task.classes: 3 names for 2 classes"):
             next(iter(millrace.Trainer(path, classes=["a", "b", "c"]).run(self.frames(1, 1))))
 
+    def test_labels_of_the_configs_file_teach_as_in_the_program(self):
+        frames = numpy.stack([(255 * frame).permute(1, 2, 0).byte().numpy() for frame, _ in self.frames(4, 1)])
+        labels = self.folder / "classes.csv"
+        labels.write_text("time,class\n" + "".join(f"{3 * n},{('left', 'right')[n % 2]}\n" for n in range(4)))
+        path = self.write({"source": {"uri": program.write_frames(self.folder / "frames", frames), "fps": 10.0},
+                           "task": {"kind": "label", "labels": labels, "loss": "cross-entropy"}, "pipeline": {"stages": 1}})
+        one = millrace.Trainer(path)
+        list(one.run())
+        told, there = one.report(), self.reported("run", path)[0]
+        self.assertEqual([told["replay"]["by_class"], told["answer"]["class"]], [there["replay"]["by_class"], "right"])
+        self.assertAlmostEqual(told["loss"]["mean"], there["loss"]["mean"])
+
     def test_three_lines_watch_a_stream_and_show_what_is_new(self):
         bars = []
         stub = types.SimpleNamespace(tqdm=lambda items, **_: bars.append(1) or items)

@@ -35,7 +35,7 @@ Config for_given(const Config& asked, const stages::ImageShape& shape, bool targ
   config.source.height = int(shape.height);
   config.source.width = int(shape.width);
   config.source.roi.clear();
-  config.task.labels.clear();
+  if (told_live(config)) config.task.labels.clear();
   config.checkpoint = {};
   config.output = {};
   for (std::string* const to : {&config.novelty.snapshots, &config.novelty.webhook,

@@ -71,10 +71,10 @@ struct GivenResult {
   std::string event;      ///< JSON of the event that begins here; "": none
 };
 
-/// A Run on frames that the caller passes in. Uses all of the config but [source], [checkpoint],
-/// [output] and task.labels. One thread calls give() and end(), one calls next() and over(), and
-/// any single thread calls the rest, except report() and remarks(), which any thread may call.
-/// Throws as Run does.
+/// A Run on frames that the caller passes in. Uses all of the config but [source], [checkpoint] and
+/// [output]; of task.labels the classes and how long a label holds. One thread calls give() and
+/// end(), one calls next() and over(), and any single thread calls the rest, except report() and
+/// remarks(), which any thread may call. Throws as Run does.
 class GivenRun {
  public:
   /// Frames are float32 [C,H,W]. `targets`: each comes with a target of the prediction's shape;

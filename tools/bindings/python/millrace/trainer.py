@@ -54,6 +54,7 @@ class Trainer:
         _trainers.add(self)
         self._net, self._keys = net, keys if schedule is None else {"schedule": schedule, **keys}
         self._fps = 0.0  # of the config's own source
+        self._reads = False  # frames come from the config's own source
         self._module: nn.Module | None = None
         self._file = ""
         self._settings: list[tuple[str, str | bytes]] = []
@@ -132,7 +133,9 @@ class Trainer:
         if self._run is not None:
             raise Error(f"frames of {list(shape)} {'with' if targets else 'without'} targets: it has learned from "
                         f"frames of {list(self._shape or ())} {'with' if self._targets else 'without'} targets")
-        more: dict[str, Any] = {"monitor.fps": self._fps} if self._fps and not self._config().fps else {}
+        more: dict[str, Any] = {} if self._reads else {"task.labels": ""}  # those are of its source's frames
+        if self._fps and not self._config().fps:
+            more["monitor.fps"] = self._fps
         if self._module is not None:
             if not targets:
                 more["task.kind"] = self._task
@@ -199,7 +202,7 @@ class Trainer:
 
     def _learn(self, frames: Iterable[Any] | None, ahead: int | None = None, own: bool = False) -> Iterator[Result]:
         self._require_idle()
-        self._live = False
+        self._live, self._reads = False, frames is None
         items = self._source_frames() if frames is None else (
             (self._seen(item), None, 0, (0, 0)) for item in _frames.each(frames, "frames"))
         return self._results(items, ahead, own)
