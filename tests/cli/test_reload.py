@@ -79,15 +79,16 @@ class Reload(program.CliTest):
         self.assertEqual(self.change(process), "nothing has changed")
         self.assertEqual(self.end_run(process)["run"]["config"], before["run"]["config"])
 
-    @program.each((None, 0.004, 0.004), (0.004, None, 0.0015))
-    def test_a_learning_rate_is_that_of_a_run_that_begins_with_it(self, before, after, in_force):
+    @program.each((None, 0.004, 0.004, "0.001 -> 0.004"), (0.004, None, 0.0015, "0.004 -> 0.001"),
+                  (None, 0.001, 0.001, "is set"), (0.001, None, 0.0015, "is no longer set"))
+    def test_a_learning_rate_is_that_of_a_run_that_begins_with_it(self, before, after, in_force, told):
         rate = lambda lr: {"warmup": 0} | ({} if lr is None else {"lr": lr})
         tables = program.small(source={"pace": "live", "fps": 100.0}, output={"report": self.folder / "report.json"},
                                task={"kind": "next-frame"}, model={"preset": "auto"})
         self.file = self.write(tables | {"optimizer": rate(before)})
         process = self.start_run(self.file)
         self.tables = tables | {"optimizer": rate(after)}
-        self.change(process)
+        self.assertEqual(self.change(process), f"optimizer.lr {told}")
         time.sleep(0.2)
         self.assertAlmostEqual(self.end_run(process)["optimizer"]["lr_in_force"], in_force)
 

@@ -214,10 +214,14 @@ std::string Console::reload() {
       const bool now = applies(key);
       std::string& list = now ? changed : left;
       list += (list.empty() ? "" : ", ") + key;
-      if (!after.empty()) list += " " + before + " -> " + after;
+      const bool set = fresh.places.contains(key);
+      if (before != after)
+        list += " " + before + " -> " + after;
+      else if (!after.empty())
+        list += set ? " is set" : " is no longer set";
       if (!now) continue;
       next.set(key, after);
-      if (!fresh.places.contains(key)) next.places.erase(key);
+      if (!set) next.places.erase(key);
     }
     require_outputs(next, request_.options.trace);  // beside those that need a restart
     Config chosen = next;                           // without its start, which may be gone
@@ -227,7 +231,8 @@ std::string Console::reload() {
   } catch (const std::exception& error) {
     return std::string(error.what()) + "; nothing has changed";
   }
-  if (next.optimizer.lr != config.optimizer.lr)
+  if (next.optimizer.lr != config.optimizer.lr ||
+      next.places.contains("optimizer.lr") != config.places.contains("optimizer.lr"))
     learner_.rate =
         stages::first_rate(options.optimizer, options.correction) / learner_.first_rate();
   if (next.monitor.fps != config.monitor.fps)
@@ -242,7 +247,8 @@ std::string Console::reload() {
 }
 
 bool Console::applies(const std::string& key) const {
-  if (key == "optimizer.lr") return learner_.first_rate() > 0 && weights_are_apart(config);
+  if (key == "optimizer.lr")
+    return learner_.first_rate() > 0 && !learner_.memory && weights_are_apart(config);
   if (key == "checkpoint.every") return checkpoints_.writer != nullptr;
   constexpr std::array<std::string_view, 5> kOthers = {
       "monitor.fps", "output.report", "output.weights", "output.loss_plot", "output.prediction"};

@@ -321,7 +321,8 @@ std::vector<Difference> differences(const Config& before, const Config& after) {
   std::vector<Difference> all;
   for (const ConfigKey& key : config_keys()) {
     Difference difference{key.path, key.show(before), key.show(after)};
-    if (difference.before != difference.after) all.push_back(std::move(difference));
+    const bool set = before.places.contains(key.path) != after.places.contains(key.path);
+    if (set || difference.before != difference.after) all.push_back(std::move(difference));
   }
   if (before.model.layer != after.model.layer) all.push_back({"model.layer", "", ""});
   return all;

@@ -157,7 +157,7 @@ std::string text_setting(const std::string& key, const std::string& text);
 
 bool is_default(const Config& config, const std::string& key);
 
-/// A key whose values, as TOML, differ between two configs.
+/// A key whose values, as TOML, differ between two configs, or that one of them leaves open.
 struct Difference {
   std::string key, before, after;
 };
