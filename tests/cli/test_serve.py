@@ -49,8 +49,11 @@ class Serve(KeepingTest):
         self.wait_for_rate(0.003)
         self.ask(action="pause")
         self.wait_until(self.rests, "it does not pause")
+        judged = self.page.state()["realtime"]["window"]
         self.ask(action="save")
         self.wait_until(lambda: self.page.controls()["saves"] == 1 and (self.kept / NEWEST).exists(), "nothing is saved")
+        self.wait_until(self.rests, "it goes on")
+        self.assertEqual(self.page.state()["realtime"]["window"], judged, "frames that only the save lets through")
         config = self.write({**self.tables_there, "optimizer": {"lr": 0.002}})
         process.send_signal(signal.SIGHUP)
         self.wait_for_rate(0.002)

@@ -184,8 +184,9 @@ RunParts::RunParts(const Config& given, RunOptions options)
                : nullptr),
       console(request, intake, learner, records, checkpoints, page.get()) {
   if (page) records.observers.add(page.get());
-  learner.feed->rest_while(
-      [this] { return paused() && !progress.stopping.load(std::memory_order_relaxed); });
+  learner.feed->rest_while([this] {
+    return page && page->rests() && !progress.stopping.load(std::memory_order_relaxed);
+  });
 }
 
 int exit_code_of(const std::exception& error) {

@@ -47,7 +47,8 @@ class MqttView {
 };
 
 /// Serves the page, if requested, and connects to the configured broker, while it lives. The last
-/// stage's worker calls predicted(), the main thread obey() and take_note(), any thread paused().
+/// stage's worker calls predicted(), the main thread obey() and take_note(), any thread paused()
+/// and rests().
 class LiveView final : public engine::Observer {
  public:
   /// All arguments outlive this. Throws std::runtime_error if the page can't be served.
@@ -56,8 +57,9 @@ class LiveView final : public engine::Observer {
 
   void predicted(engine::Sample& sample, float loss) override;
   void obey();
-  /// False during a requested save, since every stage must reach the same sample for it.
-  bool paused() const { return controls_.paused() && !saving_.load(std::memory_order_relaxed); }
+  bool paused() const { return controls_.paused(); }
+  /// Paused, and no save is due, for which every stage must reach the same sample.
+  bool rests() const { return paused() && !saving_.load(std::memory_order_relaxed); }
   std::string url() const { return server_ ? server_->url() : ""; }  ///< "": not served
   /// News of the broker for users, reported once; "": none.
   std::string take_note() { return mqtt_ ? mqtt_->take_note() : ""; }
