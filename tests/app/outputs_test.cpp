@@ -12,7 +12,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/io/reading.h"
 #include "tests/io/test_folder.h"
+#include "tools/app/alerts/alerts.h"
 #include "tools/app/outputs/frame_log.h"
 #include "tools/app/watches.h"
 
@@ -123,6 +125,31 @@ TEST_F(FrameLogTest, APipeThatNobodyReadsHoldsUpNothing) {
   }
   expect_all(lines_of(std::istringstream(read)), kFrames);
   close(reader);
+}
+
+using AlertsTest = io::FolderTest;
+
+TEST_F(AlertsTest, AnEventWithinAnothersClipProlongsAndNamesIt) {
+  if (io::gstreamer_version().empty()) GTEST_SKIP() << "no video";
+  const std::vector<float> grey(3 * 16 * 16, 0.5f);
+  Alerts alerts({.snapshots = folder.path(),
+                 .channels = 3,
+                 .height = 16,
+                 .width = 16,
+                 .clip_seconds = 1,
+                 .fps = 10});
+  for (int n = 0; n < 60; ++n) {
+    alerts.film(grey.data(), grey.data(), 0.1 * n);
+    if (n == 15 || n == 22)
+      alerts.raise({.event = {.event = n, .frame = n}}, {grey.data(), grey.data(), grey.data()});
+  }
+  alerts.finish();
+  const auto clip_of = [&](const std::string& event) -> std::string {
+    const std::string name = "19700101T000000Z-event-" + event + "-frame-" + event + ".json";
+    return nlohmann::json::parse(std::ifstream(folder / name))["clip"];
+  };
+  EXPECT_EQ(clip_of("22"), clip_of("15"));
+  EXPECT_EQ(io::read_uri(clip_of("15")).frames.size(), 28u) << "5 to 32";
 }
 
 TEST(RateWatch, FollowsTheSourcesWord) {

@@ -54,15 +54,18 @@ std::deque<std::string> snapshots_in(const std::string& folder) {
 }  // namespace
 
 /// Stores the latest frames, each beside its error map, as bytes. One thread records, another
-/// writes; they swap two films, each twice `clip_seconds` long. An event that begins while a film
-/// is written therefore has less footage before it. Leaves out frames of a stream that is faster
-/// than its source says, or than 30 a second. Only the constructor allocates.
+/// writes; they swap two films, each kLongest `clip_seconds` long. An event that begins soon after
+/// a clip therefore has less footage before it, and none while that is written. Leaves out frames
+/// of a stream that is faster than its source says, or than 30 a second. Only the constructor
+/// allocates.
 class ClipRecorder {
  public:
+  enum class Clip { none, begun, prolonged };
+
   explicit ClipRecorder(const AlertOptions& options)
       : options_(options),
         fps_(options.fps > 0 ? options.fps : 30),
-        places_(2 * std::max(1L, std::lround(options.clip_seconds * fps_)) + 1),
+        places_(kLongest * std::max(1L, std::lround(options.clip_seconds * fps_)) + 1),
         off_(std::size_t(options.channels * options.height * options.width)) {
     seen_.reshape(options.width, options.height, options.channels);
     error_ = seen_;
@@ -90,13 +93,15 @@ class ClipRecorder {
     picture.pts = std::chrono::nanoseconds(std::llround(1e9 * seconds));
     if (until_ && seconds > *until_ - 0.5 / fps_) end();
   }
-  /// Starts a clip of the latest `clip_seconds` and as many more. False: one is already being
-  /// recorded.
-  bool keep() {
-    if (until_ || ready()) return false;
-    until_ = latest_ + options_.clip_seconds;
-    films_[recorded_].from = latest_ - options_.clip_seconds;
-    return true;
+  /// Starts a clip of the latest `clip_seconds` and as many more, or prolongs the one that is being
+  /// recorded. None: one is being written.
+  Clip keep() {
+    if (ready()) return Clip::none;
+    const Clip clip = until_ ? Clip::prolonged : Clip::begun;
+    double& from = films_[recorded_].from;
+    if (!until_) from = latest_ - options_.clip_seconds;
+    until_ = std::min(latest_ + options_.clip_seconds, from + kLongest * options_.clip_seconds);
+    return clip;
   }
   void end() {
     if (!until_) return;
@@ -141,6 +146,8 @@ class ClipRecorder {
     std::int64_t seen = 0;
     double from = 0;  ///< seconds: the first frame of its clip
   };
+
+  static constexpr int kLongest = 3;  ///< times clip_seconds: a second event is whole as well
 
   const AlertOptions& options_;
   const double fps_;
@@ -235,7 +242,9 @@ void Alerts::raise(const Alert& alert, const EventPictures& pictures) {
   Slot& slot = slots_[std::size_t(number)];
   slot.alert = alert;
   slot.pictures = pictures.frame && !slot.frame.empty();
-  slot.films = pictures.frame && clips_ && clips_->keep();
+  const auto clip = pictures.frame && clips_ ? clips_->keep() : ClipRecorder::Clip::none;
+  slot.films = clip != ClipRecorder::Clip::none;
+  slot.begins = clip == ClipRecorder::Clip::begun;
   if (slot.pictures) {
     std::copy_n(pictures.frame, slot.frame.size(), slot.frame.begin());
     std::copy_n(pictures.usual, slot.usual.size(), slot.usual.begin());
@@ -283,7 +292,11 @@ std::chrono::milliseconds Alerts::patience() {
 void Alerts::tell(Slot& slot) {
   bool all = true;
   if (slot.pictures) all = attempt([&] { write_snapshot(slot); });
-  if (slot.films) slot.alert.clip = clip_path_ = path_of(options_.snapshots, slot.alert, ".mp4");
+  if (slot.begins) {
+    clip_path_ = path_of(options_.snapshots, slot.alert, ".mp4");
+    filmed_told_ = 0;
+  }
+  if (slot.films) slot.alert.clip = clip_path_;
   const std::string json = alert_json(slot.alert, options_.source);
   if (std::filesystem::path beside = slot.alert.snapshot; !beside.empty()) {
     beside.replace_extension(".json");
@@ -294,16 +307,15 @@ void Alerts::tell(Slot& slot) {
     all = attempt([&] { post_json(options_.webhook, json, limit); }) && all;
   if (!options_.mqtt.empty())
     all = attempt([&] { publish(options_.mqtt, options_.topic, json, limit); }) && all;
-  if (slot.films) filmed_told_ = all;
+  filmed_told_ += slot.films && all;
   (all ? told_ : failed_).fetch_add(1, std::memory_order_relaxed);
 }
 
 void Alerts::lose_clip() {
   std::error_code ignored;
   std::filesystem::remove(clip_path_ + ".part", ignored);
-  if (!filmed_told_) return;  // its event has failed already
-  told_.fetch_sub(1, std::memory_order_relaxed);
-  failed_.fetch_add(1, std::memory_order_relaxed);
+  told_.fetch_sub(filmed_told_, std::memory_order_relaxed);
+  failed_.fetch_add(filmed_told_, std::memory_order_relaxed);
 }
 
 void Alerts::write_snapshot(Slot& slot) {

@@ -42,8 +42,9 @@ struct AlertOptions {
   std::string topic;
   std::string source;  ///< as reported, without credentials
   int channels = 0, height = 0, width = 0;
-  double clip_seconds = 0;  ///< before and after an event's first frame; 0: no clip
-  double fps = 0;           ///< of clips; 0: 25
+  /// Before and after an event's first frame; events in a clip prolong it by half; 0: no clip.
+  double clip_seconds = 0;
+  double fps = 0;                            ///< of clips; 0: 25
   std::chrono::milliseconds patience{5000};  ///< per post; after the run, for all together
   std::size_t keep = 1000;                   ///< snapshots in the folder; older ones are removed
 };
@@ -76,6 +77,7 @@ class Alerts {
   struct Slot {
     Alert alert;
     bool pictures = false, films = false;
+    bool begins = false;  ///< its clip is a new one
     std::vector<float> frame, usual, difference;
   };
 
@@ -83,7 +85,7 @@ class Alerts {
   std::chrono::milliseconds patience();
   void tell(Slot& slot);
   void write_snapshot(Slot& slot);
-  void lose_clip();  ///< counts the event of a clip that can't be written as failed
+  void lose_clip();  ///< counts the events of a clip that can't be written as failed
   void keep(const std::string& path);  ///< removes the oldest beyond options_.keep
   template <class Act>
   bool attempt(const Act& act);
@@ -96,7 +98,7 @@ class Alerts {
   // Used by thread_: snapshots and clips, including earlier runs', and the next clip's path.
   std::deque<std::string> written_;
   std::string clip_path_;
-  bool filmed_told_ = false;  ///< whether the clip's event was delivered everywhere
+  int filmed_told_ = 0;  ///< the clip's events that were delivered everywhere
   std::chrono::steady_clock::time_point last_end_;
   std::atomic<bool> stop_{false};
   std::atomic<std::int64_t> told_{0}, dropped_{0}, failed_{0};
