@@ -152,7 +152,8 @@ class Checkpoints(reference.ReferenceTest):
     def test_a_run_that_learns_nothing_leaves_checkpoints_as_they_are(self):
         self.learn(self.config(self.frames(0, 10)))
         before = (self.state / NEWEST).read_bytes()
-        self.learn(self.config(self.frames(10, 20), resume=True, model={**MODEL, "learn": False}))
+        _, outcome = self.learn(self.config(self.frames(10, 20), resume=True, model={**MODEL, "learn": False}))
+        self.assertNotIn("does not fit", outcome.err)
         self.assertEqual((self.state / NEWEST).read_bytes(), before)
 
     def test_two_runs_never_write_one_folder(self):

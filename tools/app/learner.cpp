@@ -126,7 +126,9 @@ Learner::Learner(Request& request, Intake& intake, RankTeam* team,
       known(Likeness::from(nlohmann::json::parse(request.resumed.about["taught"], nullptr, false))),
       memory(make_memory(request, assembled, trainer, known)),
       labels(request.live_labels),
-      unfit(assembled.weights.empty() ? "" : unfit_state(assembled.weights, checkpoint())),
+      unfit(assembled.weights.empty() || !request.config.weights.learn
+                ? ""
+                : unfit_state(assembled.weights, checkpoint())),
       feed(make_feed(request.config, intake, trainer)),
       overload(request.config, trainer, intake.live),
       rate_watch(trainer.monitor()) {
