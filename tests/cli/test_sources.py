@@ -107,7 +107,7 @@ class Sources(program.CliTest):
 
     def test_devices_versions_videos_and_pictures(self):
         for args, parts in (((), ("libtorch", "cuda", "gstreamer", "opencv", "cpu:0")),
-                            ((self.frames("frames", 6, 3),), ("24x16",)),
+                            ((self.frames("frames", 6, 3),), ("24x16",)), (("synth:shapes",), ("128x96",)),
                             ((program.VIDEO,), ("768x576", "10 frames", "gstreamer"))):
             if program.VIDEO in args and not program.VIDEO.exists():
                 continue

@@ -7,6 +7,7 @@
 #include "engine/trainer/trainer.h"
 #include "io/source/source.h"
 #include "tools/app/assembly.h"
+#include "tools/app/intake.h"
 #include "tools/app/provenance.h"
 #include "tools/cli/commands/command.h"
 
@@ -29,8 +30,10 @@ void print_machine() {
     std::cout << "device     cuda:" << i << "  " << capture::cuda_device_name(i) << "\n";
 }
 
-void print_source(const std::string& uri) {
-  const io::SourceInfo info = io::open_source({.uri = uri})->info();
+void print_source(const app::Config& config, const std::string& uri) {
+  io::SourceOptions options = app::source_options(config);
+  options.uri = uri;
+  const io::SourceInfo info = io::open_source(options)->info();
   std::cout << "uri        " << io::redacted(uri) << "\n"
             << "read by    " << info.kind << "\n"
             << "caps       " << info.caps << "\n"
@@ -72,11 +75,11 @@ int inspect(const std::string& what) {
     print_machine();
   } else if (what.ends_with(".toml")) {
     const app::Config config = app::load_config(what, {});
-    if (config.source.uris.empty()) print_source(config.source.uri);
-    for (const std::string& uri : config.source.uris) print_source(uri);
+    if (config.source.uris.empty()) print_source(config, config.source.uri);
+    for (const std::string& uri : config.source.uris) print_source(config, uri);
     print_steps(config);
   } else {
-    print_source(what);
+    print_source(app::load_config("", {}), what);
   }
   return kDone;
 }
