@@ -26,7 +26,9 @@ namespace {
 using namespace std::chrono_literals;
 
 Config of_copy(Config config, int copy) {
-  if (copies_of(config) > 1) config.source.uri = config.source.uris[std::size_t(copy)];
+  if (copies_of(config) == 1) return config;
+  config.task.classes = class_names(config, configured_labels(config));  // the first source's
+  config.source.uri = config.source.uris[std::size_t(copy)];
   return config;
 }
 
