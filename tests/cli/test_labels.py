@@ -129,14 +129,15 @@ class Labels(program.CliTest):
         both, parcels = folders("both", 1, (0, "empty"), (1, "parcel")), folders("parcels", 2, (1, "parcel"))
         for classes, known in ([], ["empty", "parcel"]), (["parcel", "cat", "empty"],) * 2:
             weights = self.folder / "w.safetensors"
-            config = self.write(self.config(both, "", task={"kind": "label", "loss": "cross-entropy", "classes": classes},
-                                            output={"weights": weights}))
+            task = {"kind": "label", "loss": "cross-entropy", "classes": classes}
+            config = self.write(self.config(both, "", task=task, output={"weights": weights}))
             self.assertIn("#   classes: " + ", ".join(f"{n} {name}" for n, name in enumerate(known)) + "\n",
                           self.succeed("check", config).out)
             self.reported("run", config)
             report, outcome = self.reported("evaluate", weights, parcels)
             self.assertEqual((report["accuracy"]["mean"], report["answer"]["class"]), (1, "parcel"), outcome)
-        other, words = folders("other", 3, (1, "parcel"), (1, "parcell")), ('the folder "parcell" is none of the classes', 'the nearest is "parcel"')
+        other = folders("other", 3, (1, "parcel"), (1, "parcell"))
+        words = 'the folder "parcell" is none of the classes', 'the nearest is "parcel"'
         self.assert_each_refused((("evaluate", weights, other), *words),
                                  (("check", config, *program.sets(f"source.uri={other}")), *words))
 

@@ -284,7 +284,8 @@ class Stream(PackageTest):
         labels = self.folder / "classes.csv"
         labels.write_text("time,class\n" + "".join(f"{3 * n},{('left', 'right')[n % 2]}\n" for n in range(4)))
         path = self.write({"source": {"uri": program.write_frames(self.folder / "frames", frames), "fps": 10.0},
-                           "task": {"kind": "label", "labels": labels, "loss": "cross-entropy"}, "pipeline": {"stages": 1}})
+                           "task": {"kind": "label", "labels": labels, "loss": "cross-entropy"},
+                           "pipeline": {"stages": 1}})
         one = millrace.Trainer(path)
         list(one.run())
         told, there = one.report(), self.reported("run", path)[0]
