@@ -270,7 +270,7 @@ sys.exit(7)
             "checkpoint.dir: a Trainer writes nothing": lambda: millrace.Trainer({"checkpoint": {"dir": "kept"}}),
             "mqtt.broker: a Trainer writes nothing": lambda: millrace.watch("clip.mp4", mqtt={"broker": "mqtt://home"}),
             "is not copied or pickled": lambda: copy.copy(millrace.Trainer(net)),
-            "model.preset: the network must end in a vector":
+            "task.classes: names are needed":
                 lambda: next(millrace.watch("synth:shapes", task={"kind": "label"})),
             "'\\udce9': a config holds UTF-8": lambda: millrace.Trainer(net, model={"weights": "\udce9"}),
             "no\udce9.mp4": lambda: next(millrace.watch("no\udce9.mp4")),
