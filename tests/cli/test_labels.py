@@ -138,8 +138,8 @@ class Labels(program.CliTest):
             self.assertEqual((report["accuracy"]["mean"], report["answer"]["class"]), (1, "parcel"), outcome)
         other = folders("other", 3, (1, "parcel"), (1, "parcell"))
         words = 'the folder "parcell" is none of the classes', 'the nearest is "parcel"'
-        self.assert_each_refused((("evaluate", weights, other), *words),
-                                 (("check", config, *program.sets(f"source.uri={other}")), *words))
+        self.assert_each_refused(((("evaluate", weights, other), *words),
+                                  (("check", config, *program.sets(f"source.uri={other}")), *words)))
 
     def test_a_resumed_run_remembers(self):
         checkpoint = {"dir": self.folder / "state", "resume": True}
