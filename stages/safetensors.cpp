@@ -124,7 +124,10 @@ std::string to_safetensors(const StateDict& state, const Metadata& metadata) {
   header["__metadata__"] = {{"format", "pt"}};
   for (const auto& [key, value] : metadata) header["__metadata__"][key] = value;
   std::uint64_t offset = 0;
+  std::vector<at::Tensor> tensors;
   for (const auto& [name, tensor] : state) {
+    if (header.contains(name)) continue;  // a buffer of several modules
+    tensors.push_back(tensor);
     const std::uint64_t bytes = 4 * std::uint64_t(tensor.numel());
     header[name] = {{"dtype", "F32"},
                     {"shape", tensor.sizes().vec()},
@@ -137,7 +140,7 @@ std::string to_safetensors(const StateDict& state, const Metadata& metadata) {
   std::string file(sizeof size, '\0');
   std::memcpy(file.data(), &size, sizeof size);
   file += text;
-  for (const auto& [name, tensor] : state) {
+  for (const at::Tensor& tensor : tensors) {
     const at::Tensor bytes = tensor.to(at::kFloat).contiguous();
     file.append(static_cast<const char*>(bytes.const_data_ptr()), 4 * std::size_t(bytes.numel()));
   }
