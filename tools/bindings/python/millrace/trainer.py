@@ -106,7 +106,8 @@ class Trainer:
         return f"{type(self).__name__}({', '.join([net, *(f'{key}={value!r}' for key, value in self._keys.items())])})"
 
     def clone(self, new_params: Mapping[str, Any] | None = None) -> Self:
-        """An untrained Trainer of the same network and keys, with those of `new_params` on top, like River's models."""
+        """An untrained Trainer of the same network, as last loaded, and keys, with those of `new_params` on top, like
+        River's models."""
         return type(self)(self._net if self._module is None else self._module, **{**self._keys, **(new_params or {})})
 
     def __reduce__(self) -> Any:
@@ -427,10 +428,11 @@ class Trainer:
     def _called(self, number: int) -> Any:
         return self._classes[number] if self._named and self._classes else number
 
-    def state_dict(self) -> dict[str, torch.Tensor]:
-        """Copies of all weights under the uncut network's names; for a module with its buffers, ready for the module's
-        load_state_dict(). Of classes it holds weights alone, without the remembered frames: a Trainer that loads it answers
-        them until it learns its first label. Not during a run(); calls close() after submit() or learn_one()."""
+    def state_dict(self) -> dict[str, Any]:
+        """Copies of all weights under the uncut network's names; for a module with its buffers and extra state, ready
+        for its load_state_dict(). Of classes it holds weights alone, without the remembered frames: a Trainer that loads
+        it answers them until it learns its first label. Not during a run(); calls close() after submit() or
+        learn_one()."""
         self._require_elsewhere("state_dict()")
         with self._giving:
             if self._mode == "run":
@@ -440,10 +442,11 @@ class Trainer:
                 raise Error("a config's network has weights once it has seen a frame")
             state = {} if self._run is None else {name: torch.from_numpy(value) for name, value in self._run.weights()}
             whole = state if self._module is None else self._module.state_dict()
-            return {name: state[name] if name in state else value.clone() for name, value in whole.items()}
+            return {name: state[name] if name in state else copy.deepcopy(value) for name, value in whole.items()}
 
-    def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Sets weights by the names of state_dict(); the optimizer's state stays. When state_dict() is allowed."""
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Sets weights by the names of state_dict(); the optimizer's state stays, unless a buffer changes that is not
+        float32: it is part of the recorded forward, which is built anew. When state_dict() is allowed."""
         self._require_elsewhere("load_state_dict()")
         with self._giving:
             if self._mode == "run":
@@ -456,7 +459,10 @@ class Trainer:
                 except RuntimeError as error:  # by then it has loaded what fits
                     raise Error(" ".join(str(error).split())) from error
                 _require_finite(module.state_dict())
-                self._module = module
+                before, self._module = dict(self._module.named_buffers()), module
+                if any(not torch.equal(before[name], value) for name, value in module.named_buffers()
+                       if value.dtype != torch.float32 and not name.endswith("num_batches_tracked")):
+                    self._run = None
             elif self._run is None:
                 raise Error("a config's network has weights once it has seen a frame; before that, name model.weights")
             else:
@@ -491,9 +497,9 @@ def watch(source: str | os.PathLike[str], /, **keys: Any) -> Iterator[Result]:
     return progress(Trainer({"source": {"uri": os.fspath(source)}}, **keys).run())
 
 
-def _require_finite(state: Mapping[str, torch.Tensor]) -> None:
+def _require_finite(state: Mapping[str, Any]) -> None:
     for name, value in state.items():
-        if not value.isfinite().all():
+        if isinstance(value, torch.Tensor) and not value.isfinite().all():
             raise Error(f"\"{name}\" holds numbers that are not finite")
 
 
