@@ -7,6 +7,7 @@ import json
 import os
 import runpy
 import sys
+import threading
 
 import numpy
 import torch
@@ -35,7 +36,8 @@ def class_samples(count, shape):
 
 def loop(net, samples, loss_of):
     """One frame after another, batch norms as eval() has them."""
-    return reference.train(net.eval(), [(x[None], y) for x, y in samples], loss_of, LR)[0]
+    net.eval()
+    return reference.train(net, [(x[None], y) for x, y in samples], loss_of, LR)[0]
 
 
 def of_class(out, number):
@@ -66,8 +68,8 @@ class Optional(nn.Module):
         super().__init__()
         self.first, self.branches, self.last = nn.Conv2d(3, 4, 1), Branches(), nn.Conv2d(4, 3, 1)
 
-    def forward(self, x, mask=None, scale: float = 0.5, twice: bool = False):
-        x = self.first(x)
+    def forward(self, x, mask=None, scale: float = 0.5, twice: bool = False, sides=(8, 8)):
+        x = nn.functional.interpolate(self.first(x), sides)
         x = self.branches([x, x * scale])
         if mask is not None:
             x = x * mask
@@ -83,6 +85,52 @@ class Of(nn.Module):
 
     def forward(self, x):
         return self.work(x, *self.modules_)
+
+
+class Keeps(nn.Module):
+    """Keeps what it computes for users to look at."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 3, 1)
+
+    def forward(self, x):
+        self.gate = torch.sigmoid(self.conv(x))
+        return x * self.gate
+
+
+class Versioned(nn.Conv2d):
+    def get_extra_state(self):
+        return {"version": 1}
+
+    def set_extra_state(self, state):
+        pass
+
+
+class Quiet(nn.Sequential):
+    """Its train() returns nothing, as mmdetection's."""
+
+    def __init__(self):
+        super().__init__(nn.Conv2d(3, 3, 1), Keeps())
+
+    def train(self, mode=True):
+        super().train(mode)
+
+
+class Buffers(nn.Module):
+    """Buffers of every kind, one of them used in several parts."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last, self.norm = nn.Conv2d(3, 4, 1), nn.Conv2d(4, 3, 1), nn.BatchNorm2d(4, affine=False)
+        self.norm.running_mean.uniform_()
+        self.register_buffer("order", torch.randperm(4))
+        self.register_buffer("gain", torch.rand(4, 1, 1).half())
+        self.register_buffer("scale", torch.rand(1, dtype=torch.float64))
+
+    def forward(self, x):
+        x = self.norm(torch.tanh(self.norm(self.first(x))))
+        return self.last(x[:, self.order] * self.gain.float() * self.scale.float())
 
 
 class Checkpointed(nn.Module):
@@ -139,6 +187,66 @@ def sized():
     return Of(forward, nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(5, 3, 3, padding=1))
 
 
+def normalize(x):
+    x[:, 0] = (x[:, 0] - 0.485) / 0.229
+    return x
+
+
+def shifted():
+    """Writes to a part of its input."""
+    def shift(x):
+        x[:, :2, :, 1:] = x[:, :2, :, :-1].clone()
+        return x
+    return nn.Sequential(nn.Conv2d(3, 4, 1), Of(shift), nn.Conv2d(4, 3, 1))
+
+
+def filled(x, conv):
+    zeros, ones = torch.zeros(1, 3, 16, 24), torch.empty_like(x)
+    zeros[:, :, ::2] = conv(x)[:, :, ::2]
+    return zeros + ones.copy_(conv(x))
+
+
+def added(x, conv):
+    zeros = torch.zeros(1, 3, 16, 24)
+    zeros += conv(x)
+    return zeros
+
+
+def half(x, conv):
+    with torch.autocast("cpu", torch.bfloat16):
+        x = conv(x)
+    return x.float()
+
+
+def flipped(x, conv):
+    x = conv(torch.cat([x, x.flip(3)]))
+    return x.sum(0, keepdim=True) / x.shape[0]
+
+
+def windows(x, first, last):
+    b, c, h, w = first(x).shape
+    x = x.view(b, 3, h // 4, 4, w // 4, 4).permute(0, 2, 4, 3, 5, 1).reshape(-1, 16, 3)
+    n, length, _ = x.shape
+    x = (x @ x.transpose(1, 2)).softmax(-1).view(n, length, length) @ x
+    return last(x.view(b, h // 4, w // 4, 4, 4, 3).permute(0, 5, 1, 3, 2, 4).reshape(b, c, h, w))
+
+
+class Table(nn.Module):
+    """Its gradient would be sparse."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.table = nn.Conv2d(3, 3, 1), nn.Embedding(24, 3, sparse=True)
+
+    def forward(self, x):
+        return self.conv(x) + self.table(torch.arange(24)).t()[None, :, None]
+
+
+def renormed(x, conv):
+    conv.weight.data = torch.renorm(conv.weight.data, 2, 0, 9.0)
+    return conv(x)
+
+
 class Sign(torch.autograd.Function):
     @staticmethod
     def forward(context, x):
@@ -180,7 +288,7 @@ class Export(PackageTest):
     @program.each((networks.ResNet, (3, 32, 32), [[], [4], [5, 8]], True), (networks.UNet, (3, 16, 24), [[], [5], [3, 10]], False),
                   (networks.ViT, (3, 16, 16), [[], [5], [4, 6]], True), (Optional, (3, 8, 8), [[], [1]], False),
                   (Changes, (3, 8, 8), [[], [2]], False), (sized, (3, 8, 8), [[], [1]], False),
-                  (changed_by_modules, (3, 8, 8), [[], [2], [1, 3]], False))
+                  (changed_by_modules, (3, 8, 8), [[], [2], [1, 3]], False), (shifted, (3, 8, 8), [[], [1]], False))
     def test_every_network_learns_as_in_pytorch(self, kind, shape, cuts, classes):
         """To the bit, and nearly where its steps are recorded."""
         own, frames = made(kind), class_samples(10, shape) if classes else pictures(10, shape=shape)
@@ -287,9 +395,26 @@ class Export(PackageTest):
         self.assertTrue(torch.equal(after[0], first))
         self.assertFalse(torch.equal(after[1], last))
 
+    def test_a_sample_stays_as_it_is(self):
+        def ahead(change):
+            torch.manual_seed(0)
+            return nn.Sequential(Of(change), nn.Conv2d(3, 4, 1), nn.Conv2d(4, 3, 1))
+        sample = torch.rand(1, 3, 8, 8)
+        before = sample.clone()
+        millrace.export(ahead(normalize), sample)
+        self.assertTrue(torch.equal(sample, before))
+        for keys in ({}, {"stages": 2, "cut": [1]}, {"task": {"kind": "next-frame", "context": 1}}):
+            changed, copied = ([result.loss for result in plain(ahead(change), **keys).run(pictures(4))]
+                               for change in (normalize, lambda x: normalize(x.clone())))
+            self.assertEqual(changed, copied)
+
     @program.each((lambda: Of(lambda x, conv: conv(conv(x)), nn.Conv2d(3, 3, 3, padding=1)), 1), (networks.Tied, 2),
-                  (networks.Rows, 1))
-    def test_what_shares_parameters_or_loops_learns_as_in_pytorch(self, kind, parts):
+                  (networks.Rows, 1), (Quiet, 2), (Table, 2), (Buffers, 5), *(
+                      (lambda work=work, parts=parts: Of(work, *(nn.Conv2d(3, 3, 3, padding=1) for _ in range(parts))), parts)
+                      for work, parts in ((filled, 1), (added, 1), (half, 1), (flipped, 1), (windows, 2),
+                                          (lambda x, conv: conv(torch.cat([x] if isinstance(x, torch.Tensor) else x, 1)), 1),
+                                          (lambda x, a, b: b(a(x).view(1, b.weight.shape[0], 16, 24)), 2))))
+    def test_what_is_hard_to_trace_learns_as_in_pytorch(self, kind, parts):
         own, frames = made(kind), pictures(8)
         losses = loop(own, zip(frames, frames), of_picture)
         self.assert_learns_as(own, losses, made(kind), frames, [])
@@ -313,6 +438,42 @@ class Export(PackageTest):
         self.assert_refuses("check", self.file_tables(model={"weights": start}),
                             "\"first.weight\" and \"last.weight\" are one parameter of the network, but differ")
 
+    def test_loaded_weights_count_everywhere(self):
+        frames = pictures(3)
+        other, trainer = made(Buffers, seed=5), plain(made(Buffers))
+        list(trainer.run(frames))
+        trainer.load_state_dict(other.state_dict())
+        self.assert_learns(trainer, frames, loop(other, zip(frames, frames), of_picture), other)
+        trainer = plain(Versioned(3, 3, 1))
+        list(trainer.run(frames))
+        trainer.load_state_dict(trainer.state_dict())
+        self.assertEqual(trainer.state_dict()["_extra_state"], {"version": 1})
+
+    def test_a_trainer_counts_the_parts_of_the_export(self):
+        def forward(x, first, norm, last):
+            return last(nn.functional.batch_norm(first(x), None, None, norm.weight.flatten(), None, True))
+        net = Of(forward, nn.Conv2d(3, 4, 1), nn.Conv2d(1, 4, 1, bias=False), nn.Conv2d(4, 3, 1))
+        self.assertEqual(len(millrace.export(net).parts), 3)
+        list(plain(net, stages=3, cut=[1, 2]).run(pictures(2)))
+
+    def test_sizes_that_decide_are_fixed(self):
+        def odd(x, conv):
+            return conv(nn.functional.pad(x, (0, 0, 0, 1)) if x.shape[2] % 2 else x)
+
+        def turned(x, conv):
+            return conv(x.transpose(2, 3)).transpose(2, 3) if x.shape[2] > x.shape[3] else conv(x)
+
+        def pooled(x, conv):
+            return conv(nn.functional.avg_pool2d(x, 2) if min(x.shape[2:]) >= 64 else x)
+
+        def cropped(x, conv):
+            return conv(nn.functional.pad(x, (0, 8)))[..., :x.shape[2], :x.shape[3]]
+        for work, size in ((odd, [16, 24]), (turned, [16, 24]), (pooled, [16, 24]), (cropped, None)):
+            for wrap in (Of, lambda *given: nn.Sequential(Of(*given), nn.InstanceNorm2d(3))):
+                with self.subTest(work.__name__):
+                    net = wrap(work, nn.Conv2d(3, 3, 1))
+                    self.assertEqual(millrace.export(net, torch.rand(1, 3, 16, 24)).size, size)
+
     def test_a_file_of_what_counts_with_sizes_is_of_one_size(self):
         for of, fixed in ((lambda x, last: last(x) * float(x.shape[2]) ** 0.5, True), (lambda x, last: last(x), False)):
             millrace.export(Of(of, nn.Conv2d(3, 3, 1)), torch.rand(1, 3, 12, 16)).save(self.folder / "net.pt")
@@ -330,7 +491,7 @@ class Export(PackageTest):
         cases = {"0.weight and 1.weight share their memory": tied,
                  "data-dependent control flow: networks.py, line": networks.Asks,
                  "Sign is an autograd.Function": lambda: nn.Sequential(nn.Conv2d(3, 3, 1), Of(Sign.apply)),
-                 "torch.utils.checkpoint is one": lambda: Checkpointed(nn.Conv2d(3, 3, 1)),
+                 "torch.utils.checkpoint is one": lambda: nn.Sequential(nn.Conv2d(3, 3, 1), Checkpointed(nn.Conv2d(3, 3, 1))),
                  "it gives torch.float64": lambda: nn.Sequential(nn.Conv2d(3, 3, 1), Of(torch.Tensor.double)),
                  "gives a tuple": lambda: nn.Sequential(nn.Conv2d(3, 3, 1), Of(lambda x: (x + 1, x))),
                  "draw random numbers": lambda: Of(lambda x: nn.functional.dropout(x + 0.1)),
@@ -338,6 +499,12 @@ class Export(PackageTest):
                  "asks for a tensor's values": lambda: nn.Sequential(Of(lambda x: x + max(x.detach().flatten().tolist()))),
                  "bias has a hook": lambda: hooked(
                      lambda net: net.bias.register_post_accumulate_grad_hook(lambda bias: None)),
+                 "changes modules_.0.running_mean": lambda: Of(lambda x, norm: norm.train()(x), nn.BatchNorm2d(3)),
+                 "changes modules_.0.weight": lambda: Of(renormed, nn.Conv2d(3, 3, 1)),
+                 "__round__": lambda: Of(lambda x: nn.functional.interpolate(x, [round(side * 1.0) for side in x.shape[2:]])),
+                 "requires grad as a constant": lambda: Of(lambda x, scale=nn.Parameter(torch.ones(1)): x * scale),
+                 "modules_.0 is TorchScript": lambda: Of(None, torch.jit.script(nn.ReLU())),
+                 "cannot pickle": lambda: Of(threading.Lock()),
                  "does it use .data": lambda: nn.Sequential(nn.Conv2d(3, 3, 1), Of(lambda x: x.data)),
                  "modules_.0.weight has another gradient": lambda: Of(lambda x, first, last: last(torch.no_grad()(first)(x)),
                                                              nn.Conv2d(3, 3, 1), nn.Conv2d(3, 3, 1)),

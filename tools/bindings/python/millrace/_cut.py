@@ -6,8 +6,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
-import inspect
 import operator
+import sys
 import threading
 from collections.abc import Generator, Iterable, Iterator
 from typing import Any, cast
@@ -49,9 +49,9 @@ class _Tracer(fx.Tracer):
     # They make a tensor of given sizes, which may be those of a traced one.
     sized = (torch.arange, torch.empty, torch.eye, torch.full, torch.linspace, torch.ones, torch.zeros)
 
-    def __init__(self, opened: set[str]) -> None:
+    def __init__(self, opened: set[str], home: str) -> None:
         super().__init__(autowrap_functions=self.sized)
-        self._autowrap_search.append(torch)
+        self._autowrap_search += [torch, sys.modules.get(home, torch)]
         self.opened = opened
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
@@ -68,29 +68,27 @@ def _require_stateless(traced: nn.Module) -> None:
 
 
 def _trace(module: nn.Module, opened: set[str]) -> fx.GraphModule:
-    """Binds forward's remaining arguments to their defaults."""
-    # What forward assigns to itself must not stay, but its tensors are the module's.
-    module = copy.deepcopy(module, {id(one): one for one in (*module.parameters(), *module.buffers())})
-    optional = list(inspect.signature(module.forward).parameters.values())[1:]
-    fixed = {one.name: one.default for one in optional if isinstance(one.default, (type(None), bool, int, float, str))}
+    """Leaves forward's remaining arguments at their defaults."""
+    kind: Any = type(module)
     try:
-        graph = _Tracer(opened).trace(module, concrete_args=fixed or None)
+        # What forward assigns to itself must not stay, but its tensors are the module's.
+        module = copy.deepcopy(module, {id(one): one for one in (*module.parameters(), *module.buffers())})
+        module.__class__ = type(kind.__name__, (kind,), {"forward": lambda self, x: kind.forward(self, x)})
+        graph = _Tracer(opened, kind.forward.__module__).trace(module)
         _require_stateless(module)
-        for node in reversed(list(graph.nodes)):  # drop argument checks, and those arguments
+        for node in reversed(list(graph.nodes)):  # drop argument checks
             node.meta.pop("is_wrapped", None)  # or FX would wrap the function in all later traces as well
-            checks = node.op == "call_function" and getattr(node.target, "__name__", "").startswith("_assert")
-            if checks or (node.op == "placeholder" and not node.users and node.name.startswith(tuple(fixed))):
+            if node.op == "call_function" and getattr(node.target, "__name__", "").startswith("_assert"):
                 graph.erase_node(node)
         return fx.GraphModule(module, graph)
     except Error:
         raise
     except Exception as error:  # forward may do anything with a proxy
-        why = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise Untraced(f"{type(module).__name__} can't be cut: its forward can't be traced: {why}") from error
+        raise Untraced(f"{kind.__name__}'s forward can't be traced") from error
 
 
-def _fold_batch(graph: fx.Graph) -> None:
-    """Replaces the batch size by 1, so that reading it creates no dependencies."""
+def _fold_batch(graph: fx.Graph, ones: set[fx.Node]) -> None:
+    """Replaces the batch size by 1, so that reading it creates no dependencies. `ones`: the calls that may give 1."""
     one: Any = 1  # FX takes constants too, though its type is Node
     for node in list(graph.nodes):
         shape = node.args[0] if node.op == "call_function" and node.target is operator.getitem else None
@@ -99,7 +97,7 @@ def _fold_batch(graph: fx.Graph) -> None:
             or (shape.op == "call_method" and shape.target == "size" and len(shape.args) == 1))
         first = (of_shape and node.args[1] == 0) or (
             node.op == "call_method" and node.target == "size" and node.args[1:] == (0,))
-        if first:
+        if first and node in ones:
             for user in list(node.users):
                 user.replace_input_with(node, one)
             graph.erase_node(node)
@@ -131,11 +129,11 @@ def _use_changed(traced: fx.GraphModule) -> None:
 
 
 class _Watch(fx.Interpreter):
-    """Records the nodes whose result, a float32 tensor, may be passed between parts."""
+    """Records the nodes whose result, a float32 tensor, may be passed between parts, and those that give 1."""
 
     def __init__(self, module: fx.GraphModule) -> None:
         super().__init__(module)
-        self.fit: set[fx.Node] = set()
+        self.fit, self.ones = set[fx.Node](), set[fx.Node]()
 
     def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
         # A forward may modify a list argument; the graph's own are immutable.
@@ -147,7 +145,23 @@ class _Watch(fx.Interpreter):
         if isinstance(made, torch.Tensor) and made.dtype == torch.float32:
             if 2 <= made.dim() <= 4 and made.size(0) == 1:
                 self.fit.add(n)
+        elif isinstance(made, int) and made == 1:
+            self.ones.add(n)
         return made
+
+
+def alike(parts: torch.Tensor, whole: torch.Tensor) -> bool:
+    """But for rounding: a module may compute otherwise when it is called as a whole."""
+    return parts.shape == whole.shape and torch.allclose(parts, whole, 1e-4, 1e-5 * float(whole.detach().abs().max()))
+
+
+@contextlib.contextmanager
+def _running(module: nn.Module) -> Generator[None]:
+    """What FX has traced need not run."""
+    try:
+        yield
+    except Exception as error:
+        raise Untraced(f"{type(module).__name__} can't run as traced") from error
 
 
 def _inputs(node: fx.Node) -> Iterator[fx.Node]:
@@ -242,28 +256,34 @@ class _Cut:
 def _cut_with(module: nn.Module, opened: set[str], example: torch.Tensor | None) -> _Cut:
     traced = _trace(module, opened)
     graph = traced.graph
-    _fold_batch(graph)
+    nodes = list(graph.nodes)
+    sample = nodes[0]
+    follow = {sample}  # depend on the sample
+    for node in nodes:
+        if follow.intersection(node.all_input_nodes):
+            follow.add(node)
+    fit, ones = set(nodes), follow
+    if example is not None:
+        watch = _Watch(traced)
+        with _running(module):
+            watch.run(example.clone())
+        fit, ones = watch.fit, follow & watch.ones
+    _fold_batch(graph, ones)
     _use_changed(traced)
     graph.eliminate_dead_code()
-    nodes = list(graph.nodes)
-    samples = [node for node in nodes if node.op == "placeholder"]
-    if len([node for node in samples if not node.args]) > 1:
-        raise Error(f"{type(module).__name__} can't be cut: its forward takes {len(samples)} inputs, not one")
     output = nodes[-1].args[0]
     if not isinstance(output, fx.Node):
         raise Error(f"{type(module).__name__} can't be cut: its forward gives a {type(output).__name__}, "
                     "not one tensor")
-    calls = [node for node in nodes if node.op in ("call_module", "call_function", "call_method")]
+    calls = [node for node in graph.nodes if node.op in ("call_module", "call_function", "call_method")]
     if not calls:
         raise Error(f"{type(module).__name__} can't be cut: it computes nothing")
     traced.recompile()
-    fit = set(calls)
-    if example is not None:
-        watch = _Watch(traced)
-        watch.run(example)
-        fit = watch.fit
-    chain = _chain(calls, samples[0], fit, _together(traced, calls)) if calls[-1] is output else [calls]
-    return _Cut(traced, samples[0], output, chain)
+    together = _together(traced, calls)
+    # A part that ends in a value of weights alone may be in the way of others.
+    chains = (_chain(calls, sample, ends, together) for ends in (fit, fit & follow))
+    chain = max(chains, key=len) if calls[-1] is output else [calls]
+    return _Cut(traced, sample, output, chain)
 
 
 def _closed(module: nn.Module, part: list[fx.Node]) -> set[str]:
@@ -303,6 +323,11 @@ def cut(module: nn.Module, example: torch.Tensor | None) -> list[Part]:
     modules with most of the weights. `example` ([1,C,H,W]) shows which values may be passed on; None: all."""
     try:
         found = _longest(module, example)
+        if example is not None:
+            with _running(module):
+                sample = example.flip(2, 3)
+                if not alike(found.traced(sample.clone()), module(sample)):
+                    raise Error(f"{type(module).__name__} computes otherwise as traced")
     except Untraced:
         return [Part(type(module).__name__, module, [SAMPLE])]
     number: dict[fx.Node, int] = {found.sample: SAMPLE}

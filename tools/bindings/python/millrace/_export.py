@@ -8,6 +8,7 @@ import dataclasses
 import io
 import json
 import os
+import sys
 import traceback
 import warnings
 from collections.abc import Generator, Iterable, Sequence
@@ -19,10 +20,11 @@ from torch.nn.utils.stateless import _reparametrize_module
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from millrace._cut import NONE, Part, alone, cut
+from millrace._cut import NONE, Part, alike, alone, cut
 from millrace._error import Error
 
 FORMAT = 1  # see stages/torchscript.cpp
+_INSIDE = os.path.dirname(torch.__file__), os.path.dirname(__file__)
 _aten = torch.ops.aten
 _READS_VALUES = {_aten._local_scalar_dense.default, _aten.is_nonzero.default, _aten.nonzero.default,
                  _aten.masked_select.default, _aten._unique2.default, _aten.equal.default,
@@ -30,11 +32,11 @@ _READS_VALUES = {_aten._local_scalar_dense.default, _aten.is_nonzero.default, _a
                  _aten.repeat_interleave.Tensor}
 _GIVES_VALUES: set[Any] = {torch.Tensor.numpy, torch.Tensor.tolist, torch.Tensor.__array__, torch.allclose,
                            torch.Tensor.allclose}
+_GIVES_NUMBERS: set[Any] = {torch.Tensor.__bool__, torch.Tensor.__int__, torch.Tensor.__float__}
 
 
 def _refuse_values() -> NoReturn:
-    inside = (os.path.dirname(torch.__file__), os.path.dirname(__file__))
-    at = [f for f in traceback.extract_stack() if not f.filename.startswith(inside)]
+    at = [f for f in traceback.extract_stack() if not f.filename.startswith(_INSIDE)]
     raise Error(f"data-dependent control flow: {os.path.basename(at[-1].filename)}, line {at[-1].lineno}: "
                 f"\"{at[-1].line}\" asks for a tensor's values")
 
@@ -54,6 +56,17 @@ class _NoValuesInPython(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _GIVES_VALUES:
             _refuse_values()
+        return func(*args, **(kwargs or {}))
+
+
+class _Conversions(TorchFunctionMode):
+    """Notes whether a forward, not PyTorch, turns a traced size into a Python number."""
+
+    found = False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _GIVES_NUMBERS and not sys._getframe(1).f_code.co_filename.startswith(_INSIDE):
+            self.found = True
         return func(*args, **(kwargs or {}))
 
 
@@ -207,6 +220,10 @@ def _require_own_memory(module: nn.Module) -> None:
                         "decoder.weight = encoder.weight")
 
 
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
 _WRAPPERS = {"OptimizedModule": "_orig_mod", "DataParallel": "module", "DistributedDataParallel": "module"}
 
 
@@ -215,8 +232,6 @@ def prepared(module: nn.Module) -> nn.Module:
     kind = type(module).__name__
     if kind in _WRAPPERS:
         raise Error(f"{kind} wraps the network: pass the network itself, its attribute .{_WRAPPERS[kind]}")
-    if isinstance(module, torch.jit.ScriptModule):
-        raise Error(f"{kind} is TorchScript: pass the nn.Module that it was made from")
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
         if isinstance(tensor, (nn.UninitializedParameter, nn.UninitializedBuffer)):
             raise Error(f"{name} has no shape yet: first call the module on a sample, as in "
@@ -230,14 +245,37 @@ def prepared(module: nn.Module) -> nn.Module:
         if tensor._backward_hooks or getattr(tensor, "_post_accumulate_grad_hooks", None):
             raise Error(f"{name} has a hook on its gradient, which would be lost")
     for name, child in cast("Iterable[tuple[str, nn.Module]]", module.named_modules()):
+        if isinstance(child, torch.jit.ScriptModule):
+            raise Error(f"{name or kind} is TorchScript: pass the nn.Module that it was made from")
         if child._backward_hooks or child._backward_pre_hooks:
             raise Error(f"{name or kind} has a backward hook, which would be lost")
     _require_own_memory(module)
     try:
-        return copy.deepcopy(module).cpu().eval()
-    except RuntimeError as error:
-        raise Error(f"{kind} can't be copied: {str(error).splitlines()[0]} Take weight_norm and spectral_norm of "
-                    "torch.nn.utils.parametrizations, and prune.remove() what is pruned") from error
+        module = copy.deepcopy(module).cpu()
+    except Exception as error:
+        hint = (" Take weight_norm and spectral_norm of torch.nn.utils.parametrizations, and prune.remove() what is "
+                "pruned" if isinstance(error, RuntimeError) else "")
+        raise Error(f"{kind} can't be copied: {_first_line(error)}{hint}") from error
+    module.eval()  # need not return it
+    for child in module.modules():
+        if getattr(child, "sparse", False) is True:  # gradients of weights in one flat buffer are dense
+            setattr(child, "sparse", False)
+    return module
+
+
+def _changed(module: nn.Module, first: torch.Tensor, then: torch.Tensor) -> str | None:
+    """The parameter or buffer that its forward changes, except for caches, which the first call fills."""
+    module(first.clone())
+    before = [(name, one, one.data_ptr(), one._version, one.clone()) for name, one in
+              (*module.named_parameters(), *module.named_buffers())]
+    module(then.clone())
+    after = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    for name, one, place, version, value in before:
+        now = after.get(name, one)
+        written = isinstance(one, nn.Parameter) and (now.data_ptr(), now._version) != (place, version)
+        if written or now.shape != value.shape or not torch.allclose(now, value, 0, 0, equal_nan=True):
+            return name
+    return None
 
 
 def _not_in_place(module: nn.Module) -> nn.Module:
@@ -269,13 +307,12 @@ def _other_names(module: nn.Module) -> dict[str, list[str]]:
     return {name: [other for other in group if other != name] for group in names.values() for name in group}
 
 
-def _values(part: Part, seen: set[int], other_names: dict[str, list[str]]) -> list[Value]:
-    """Adds them to `seen`, which holds those of earlier parts."""
+def _values(part: Part, other_names: dict[str, list[str]]) -> list[Value]:
+    """With buffers that earlier parts have as well."""
     values: list[Value] = []
     for name, tensor in (*part.graph.named_parameters(), *part.graph.named_buffers()):
-        if tensor.dtype != torch.float32 or id(tensor) in seen:
-            continue  # a buffer of another type, or of an earlier part: stays in the graph, as a constant
-        seen.add(id(tensor))
+        if tensor.dtype != torch.float32:
+            continue  # a buffer of another type stays in the graph, as a constant
         fixed = not (isinstance(tensor, nn.Parameter) and tensor.requires_grad)
         values.append(Value(name, tensor.detach().clone(), fixed, other_names.get(name, [])))
     return values
@@ -346,33 +383,50 @@ def _reshape(graph: Any) -> None:
     torch._C._jit_pass_dce(graph)
 
 
-def _out_of_place(graph: torch.Graph) -> None:
-    """Replaces `relu(x, inplace=True)` and `x += y`, since x may be a stage's input or saved. Keeps writes to views."""
-    def views(node: Any) -> bool:
-        schema = torch._C.parse_schema(node.schema()) if node.schema() != "(no schema)" else None
-        return schema is not None and not schema.is_mutable and any(one.alias_info for one in schema.returns)
+def _out_of_place(graph: torch.Graph, inputs: list[Any]) -> None:
+    """Replaces `relu(x, inplace=True)` and `x += y`, since x may be a stage's input or saved. Keeps writes to views; the
+    graph then begins by copying `inputs`."""
+    def schema(node: Any) -> Any:
+        return torch._C.parse_schema(node.schema()) if node.schema() != "(no schema)" else None
 
+    def views(node: Any) -> bool:
+        found = schema(node)
+        return found is not None and not found.is_mutable and any(one.alias_info for one in found.returns)
+
+    kept = False
     for node in list(graph.nodes()):
-        space, _, name = node.kind().partition("::")
-        if space != "aten" or not name.endswith("_") or not hasattr(torch.ops.aten, name[:-1]):
+        found, name = schema(node), node.kind().removeprefix("aten::").removesuffix("_")
+        if found is None or not found.is_mutable:
             continue
         written = node.inputsAt(0)
-        if views(written.node()) or any(views(use.user) for use in written.uses()):
+        if (not node.kind().endswith("_") or not hasattr(torch.ops.aten, name) or name == "copy"  # has no gradient
+                or views(written.node()) or any(views(use.user) for use in written.uses())):
+            kept = True
             continue
-        made = graph.create(f"aten::{name[:-1]}", list(node.inputs()), 1).insertBefore(node)
+        made = graph.create(f"aten::{name}", list(node.inputs()), 1).insertBefore(node)
         made.output().setType(node.output().type())
         node.output().replaceAllUsesWith(made.output())
         node.destroy()
+    for x in inputs if kept else []:
+        none = graph.create("prim::Constant", [], 1)
+        none.output().setType(torch._C.NoneType.get())
+        graph.prependNode(none)
+        made = graph.create("aten::clone", [x, none.output()], 1).insertAfter(none)
+        made.output().setType(x.type())
+        x.replaceAllUsesAfterNodeWith(made, made.output())
 
 
-def _traced(part: Part, inputs: list[torch.Tensor], values: list[Value]) -> torch.jit.ScriptModule:
-    given = (*inputs, *(value.tensor for value in values))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # fixed shapes are intended, and TorchScript is deprecated
+def _traced(part: Part, inputs: list[torch.Tensor], values: list[Value]) -> tuple[torch.jit.ScriptModule, bool]:
+    """With whether its forward turns sizes into numbers, which the trace holds as constants."""
+    given = (*(x.clone() for x in inputs), *(value.tensor for value in values))
+    with warnings.catch_warnings(), _Conversions() as conversions:
+        warnings.simplefilter("ignore")  # TorchScript is deprecated
         function = _Function(part, [value.name for value in values])
         try:
             traced = cast(torch.jit.ScriptModule, torch.jit.trace(function, given, check_trace=False))
-        except RuntimeError as error:  # its message holds the whole output
+        except Exception as error:  # its message may hold the whole output
+            if "observable data dependence" not in str(error):
+                raise Error(f"can't be cut: {part.name} can't be traced: {_first_line(error)}") from error
             raise Error(f"can't be cut: the output of {part.name} can't be traced to its input; does it use .data or "
                         "numpy? Use .detach()") from error
     if cast(Any, traced.inlined_graph).findNode("prim::PythonOp"):
@@ -380,16 +434,11 @@ def _traced(part: Part, inputs: list[torch.Tensor], values: list[Value]) -> torc
                     "torch.utils.checkpoint is one: pipeline.recompute saves the same memory")
     _count_in_numbers(traced.graph)
     _reshape(traced.graph)
-    _out_of_place(traced.graph)
-    arguments = list(traced.graph.inputs())[1 + len(inputs):]
-    for value, argument in zip(values, arguments):
+    arguments = list(traced.graph.inputs())[1:]
+    _out_of_place(traced.graph, arguments[:len(inputs)])
+    for value, argument in zip(values, arguments[len(inputs):]):
         value.fixed = value.fixed or not list(argument.uses())
-    return traced
-
-
-def _alike(parts: torch.Tensor, whole: torch.Tensor) -> bool:
-    """But for rounding: a module may compute otherwise when it is called as a whole."""
-    return parts.shape == whole.shape and torch.allclose(parts, whole, 1e-4, 1e-5 * float(whole.abs().max()))
+    return traced, conversions.found
 
 
 def _run(functions: list[Function], sample: torch.Tensor) -> torch.Tensor:
@@ -407,7 +456,7 @@ def _holds_for(sample: torch.Tensor, module: nn.Module, functions: list[Function
     except Exception:  # it takes no such sample
         return True
     try:
-        return _alike(_run(functions, sample), whole)
+        return alike(_run(functions, sample), whole)
     except RuntimeError:
         return False
 
@@ -435,10 +484,13 @@ def _other_gradient(module: nn.Module, functions: list[Function], sample: torch.
         tensor.requires_grad_()
     try:
         with torch.enable_grad():  # type: ignore[no-untyped-call]
-            whole = gradients(module(sample.clone()), {name: learned[name] for name in (*values, *left)})
+            try:
+                whole = gradients(module(sample.clone()), {name: learned[name] for name in (*values, *left)})
+            except RuntimeError:  # an operator has no gradient: the network can still predict
+                return None
             parts = gradients(_run(functions, sample), values)
-    except RuntimeError:  # an operator has no gradient: the network can still predict
-        return None
+    except RuntimeError as error:
+        raise Error(f"{type(module).__name__} can't be cut: its parts have no gradient: {_first_line(error)}") from error
     finally:
         for tensor in values.values():
             tensor.requires_grad_(False)
@@ -464,35 +516,39 @@ def export(module: nn.Module, example: torch.Tensor | None = None) -> Exported:
     given = example
     remarks = [text for kind, text in _REMARKS.items() if any(isinstance(child, kind) for child in module.modules())]
     module = prepared(module)
-    example = example_for(module) if example is None else example.detach().to("cpu", torch.float32)
+    example = example_for(module) if example is None else example.detach().to("cpu", torch.float32).clone()
     if example.dim() != 4 or example.size(0) != 1:
         raise Error(f"an example must be one sample, [1,C,H,W], not {list(example.shape)}")
     other = torch.rand(example.shape, generator=torch.Generator().manual_seed(1))
     try:
         with (_differentiable(), torch.enable_grad(), _NoValues(),  # type: ignore[no-untyped-call]
               _NoValuesInPython()):
-            output = module(example.clone())  # it may change its input in place
+            output = copy.deepcopy(module)(example.clone())  # it may change its input, and keep what it computes
         if isinstance(output, torch.Tensor) and output.dtype != torch.float32:
             raise Error(f"it gives {output.dtype}; end its forward with .float()")
         if own := _own_gradient(output):
             raise Error(f"{own} is an autograd.Function, whose backward would be lost")
+        with _differentiable():
+            if changed := _changed(module, example, other):
+                raise Error(f"its forward changes {changed}; what it computes may depend on the sample alone")
     except Error as error:
         raise Error(f"{name} can't be cut: {error}") from None
     except Exception as error:
         hint = "" if given is not None else "; give an example, or --sample"
-        raise Error(f"{name} takes no sample {list(example.shape)}: {str(error).splitlines()[0]}{hint}") from error
+        raise Error(f"{name} takes no sample {list(example.shape)}: {_first_line(error)}{hint}") from error
     with _differentiable():
         still = _not_in_place(module)  # preferred: steps that write to views are not recorded
-        if isinstance(output, torch.Tensor) and all(_alike(still(sample.clone()), module(sample.clone()))
+        if isinstance(output, torch.Tensor) and all(alike(still(sample.clone()), module(sample.clone()))
                                                     for sample in (example, other)):
             module = still
         parts = cut(module, example)
-        made, functions = dict[int, Any]({-1: example}), list[Function]()
-        seen, other_names = set[int](), _other_names(module)
+        made, functions, counts = dict[int, Any]({-1: example}), list[Function](), False
+        other_names = _other_names(module)
         for i, part in enumerate(parts):
             inputs = [made[source] for source in part.sources]
-            values = _values(part, seen, other_names)
-            traced = _traced(part, inputs, values)
+            values = _values(part, other_names)
+            traced, counted = _traced(part, inputs, values)
+            counts = counts or counted
             made[i] = traced(*inputs, *(value.tensor for value in values))
             if not isinstance(made[i], torch.Tensor):
                 raise Error(f"{name} can't be cut: {part.name} gives a {type(made[i]).__name__}, not a tensor")
@@ -502,14 +558,14 @@ def export(module: nn.Module, example: torch.Tensor | None = None) -> Exported:
             whole = module(sample.clone())
             if not whole.isfinite().all():
                 raise Error(f"{name} gives numbers that are not finite: are its weights?")
-            if not _alike(_run(functions, sample), whole):
+            if not alike(_run(functions, sample), whole):
                 raise Error(f"{name} can't be cut: its parts and the whole module give different outputs; does its "
-                            "forward draw random numbers, or write to a buffer or its input?")
+                            "forward draw random numbers, or keep what it has seen?")
         if other_gradient := _other_gradient(module, functions, example):
             raise Error(f"{name} can't be cut: {other_gradient} has another gradient in its parts than in the whole "
                         "module; does its forward use torch.no_grad(), or has it a backward hook? To stop a gradient, "
                         "use .detach() or requires_grad_(False)")
         larger = torch.rand(*example.shape[:2], 2 * example.shape[2], 2 * example.shape[3],
                             generator=torch.Generator().manual_seed(3))
-        size = None if _holds_for(larger, module, functions) else list(example.shape[2:])
+        size = list(example.shape[2:]) if counts or not _holds_for(larger, module, functions) else None
     return Exported(name, functions, list(output.shape), size, remarks)
