@@ -34,6 +34,11 @@ std::string shape_text(at::IntArrayRef shape) {
   return text + "]";
 }
 
+/// Whether it is a constant of a file's module, which has no name among its weights.
+bool is_constant(const ParameterSpec& spec) {
+  return spec.name.starts_with("_constant.");
+}
+
 }  // namespace
 
 Parameters::Parameters(std::vector<ParameterSpec> specs, const at::TensorOptions& options,
@@ -89,6 +94,7 @@ StateDict Parameters::state() const {
   const c10::NoGradGuard no_grad;
   StateDict state;
   for (std::size_t i = 0; i < specs_.size(); ++i) {
+    if (is_constant(specs_[i])) continue;
     state.emplace_back(specs_[i].name,
                        views_[i].detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true));
   }
@@ -113,6 +119,11 @@ void load_state(Parameters& parameters, const StateDict& state) {
   for (const auto& [name, tensor] : state) by_name[name] = &tensor;
   for (std::size_t i = 0; i < parameters.specs().size(); ++i) {
     const ParameterSpec& spec = parameters.specs()[i];
+    at::Tensor view = parameters.views()[i].detach();
+    if (is_constant(spec)) {
+      view.copy_(spec.given);
+      continue;
+    }
     auto found = by_name.find(spec.name);
     for (const std::string& other : spec.also)
       if (found == by_name.end()) found = by_name.find(other);
@@ -122,7 +133,6 @@ void load_state(Parameters& parameters, const StateDict& state) {
                                   shape_text(found->second->sizes()) + ", the network needs " +
                                   shape_text(spec.shape));
     }
-    at::Tensor view = parameters.views()[i].detach();
     view.copy_(*found->second);
   }
 }

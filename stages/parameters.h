@@ -62,7 +62,7 @@ class Parameters {
   /// Weights in flat(), without the gaps.
   std::int64_t count() const;
 
-  /// Copies on the CPU.
+  /// Copies on the CPU, without constants of a file's module.
   StateDict state() const;
 
  private:
@@ -76,8 +76,8 @@ class Parameters {
 /// that a stage's weights do not depend on the cut.
 StateDict initial_state(const Network& network, std::uint64_t seed);
 
-/// Copies the entries of `state` with the parameters' names; ignores others. Throws
-/// std::invalid_argument for a missing name or another shape.
+/// Copies the entries of `state` with the parameters' names; ignores others. Constants of a file's
+/// module are as given. Throws std::invalid_argument for a missing name or another shape.
 void load_state(Parameters& parameters, const StateDict& state);
 /// Adds the other names of parameters that modules share, with the same tensors.
 void add_other_names(StateDict& state, const Network& network);

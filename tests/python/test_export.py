@@ -133,6 +133,19 @@ class Buffers(nn.Module):
         return self.last(x[:, self.order] * self.gain.float() * self.scale.float())
 
 
+class Constants(nn.Module):
+    """What it computes with has no name among its weights, of which a head is used in training alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last, self.head = nn.Conv2d(4, 3, 1), nn.Conv2d(3, 3, 1), nn.Linear(3, 2)
+        self.register_buffer("grid", torch.linspace(0, 1, 24).expand(1, 1, 16, 24).clone(), persistent=False)
+        self.scale = torch.tensor([0.2, 0.3, 0.4]).view(1, 3, 1, 1)
+
+    def forward(self, x):
+        return self.last(torch.relu(self.first(torch.cat([x / self.scale, self.grid], 1)))) * self.scale
+
+
 class Checkpointed(nn.Module):
     def __init__(self, inner):
         super().__init__()
@@ -448,6 +461,20 @@ class Export(PackageTest):
         list(trainer.run(frames))
         trainer.load_state_dict(trainer.state_dict())
         self.assertEqual(trainer.state_dict()["_extra_state"], {"version": 1})
+
+    def test_a_modules_weights_fit_its_file_and_come_back_whole(self):
+        net, start = made(Constants), self.folder / "start.safetensors"
+        millrace.export(net, torch.rand(1, 3, 16, 24)).save(self.folder / "net.pt")
+        save_file(net.state_dict(), start)
+        tables = self.file_tables(model={"weights": start}, output={"weights": self.folder / "out.safetensors"})
+        self.succeed("run", self.write(tables), "--frames", 4, "--quiet")
+        learned = self.weights()
+        net.load_state_dict(learned)
+        trainer = millrace.Trainer(model={"preset": "file", "file": str(self.folder / "net.pt")}, task="autoencode")
+        list(trainer.run(pictures(2)))
+        self.assertEqual(set(trainer.state_dict()), set(learned))
+        trainer.load_state_dict(learned)
+        self.assert_same(trainer.state_dict(), learned)
 
     def test_a_trainer_counts_the_parts_of_the_export(self):
         def forward(x, first, norm, last):

@@ -152,6 +152,7 @@ class Value:
     tensor: torch.Tensor = dataclasses.field(repr=False)
     fixed: bool  #: no gradient: a buffer, or a parameter that requires none or is unused
     also: list[str]  #: its other names there
+    constant: bool  #: its name is not there
 
 
 @dataclasses.dataclass
@@ -183,7 +184,8 @@ class Exported:
             values: list[dict[str, Any]] = []
             for value in part.values:
                 archive.register_buffer(f"w{count}", value.tensor)
-                values.append({"name": value.name, "also": value.also, "fixed": value.fixed, "value": count})
+                name = f"_constant.{count}" if value.constant else value.name  # see stages/parameters.cpp
+                values.append({"name": name, "also": value.also, "fixed": value.fixed, "value": count})
                 count += 1
             about.append({"name": part.name, "inputs": part.inputs, "channels": part.channels,
                           "from": part.sources[1] if len(part.sources) > 1 else NONE, "parameters": values})
@@ -307,15 +309,26 @@ def _other_names(module: nn.Module) -> dict[str, list[str]]:
     return {name: [other for other in group if other != name] for group in names.values() for name in group}
 
 
-def _values(part: Part, other_names: dict[str, list[str]]) -> list[Value]:
+def _tensors(module: nn.Module) -> list[tuple[str, torch.Tensor]]:
+    """Its parameters and buffers, but for those of other types, which stay in a graph as constants."""
+    return [(name, one) for name, one in (*module.named_parameters(), *module.named_buffers())
+            if one.dtype == torch.float32]
+
+
+def _values(part: Part, module: nn.Module) -> list[Value]:
     """With buffers that earlier parts have as well."""
-    values: list[Value] = []
-    for name, tensor in (*part.graph.named_parameters(), *part.graph.named_buffers()):
-        if tensor.dtype != torch.float32:
-            continue  # a buffer of another type stays in the graph, as a constant
-        fixed = not (isinstance(tensor, nn.Parameter) and tensor.requires_grad)
-        values.append(Value(name, tensor.detach().clone(), fixed, other_names.get(name, [])))
-    return values
+    other_names, named = _other_names(module), module.state_dict()
+    return [Value(name, one.detach().clone(), not (isinstance(one, nn.Parameter) and one.requires_grad),
+                  other_names.get(name, []), name not in named and not isinstance(one, nn.Parameter))
+            for name, one in _tensors(part.graph)]
+
+
+def _unused(parts: list[Part], module: nn.Module) -> list[Value]:
+    """What no part has, so that the module's weights fit, and are whole."""
+    used, named = {id(one) for part in parts for _, one in _tensors(part.graph)}, module.state_dict()
+    other_names = _other_names(module)
+    return [Value(name, one.detach().clone(), True, other_names[name], False) for name, one in _tensors(module)
+            if id(one) not in used and name in named]
 
 
 _OF_SIZES = {"aten::floor_divide": "aten::floordiv", "aten::rsub": "aten::sub",
@@ -416,9 +429,10 @@ def _out_of_place(graph: torch.Graph, inputs: list[Any]) -> None:
         x.replaceAllUsesAfterNodeWith(made, made.output())
 
 
-def _traced(part: Part, inputs: list[torch.Tensor], values: list[Value]) -> tuple[torch.jit.ScriptModule, bool]:
+def _traced(part: Part, inputs: list[torch.Tensor], values: list[Value],
+            unused: list[Value]) -> tuple[torch.jit.ScriptModule, bool]:
     """With whether its forward turns sizes into numbers, which the trace holds as constants."""
-    given = (*(x.clone() for x in inputs), *(value.tensor for value in values))
+    given = (*(x.clone() for x in inputs), *(value.tensor for value in (*values, *unused)))
     with warnings.catch_warnings(), _Conversions() as conversions:
         warnings.simplefilter("ignore")  # TorchScript is deprecated
         function = _Function(part, [value.name for value in values])
@@ -543,12 +557,11 @@ def export(module: nn.Module, example: torch.Tensor | None = None) -> Exported:
             module = still
         parts = cut(module, example)
         made, functions, counts = dict[int, Any]({-1: example}), list[Function](), False
-        other_names = _other_names(module)
         for i, part in enumerate(parts):
             inputs = [made[source] for source in part.sources]
-            values = _values(part, other_names)
-            traced, counted = _traced(part, inputs, values)
-            counts = counts or counted
+            values, unused = _values(part, module), _unused(parts, module) if i == 0 else []
+            traced, counted = _traced(part, inputs, values, unused)
+            values, counts = values + unused, counts or counted
             made[i] = traced(*inputs, *(value.tensor for value in values))
             if not isinstance(made[i], torch.Tensor):
                 raise Error(f"{name} can't be cut: {part.name} gives a {type(made[i]).__name__}, not a tensor")

@@ -469,15 +469,11 @@ class Trainer:
                 _require_finite(state)
             if self._run is None:
                 return
-            known = self._module.state_dict() if self._module is not None else None
             weights: list[tuple[str, Any]] = []
-            for name, now in self._run.weights():
-                if name in state:
-                    weights.append((name, state[name].detach().cpu().float().numpy()))
-                elif known is None or name in known:
+            for name, _ in self._run.weights():
+                if name not in state:
                     raise Error(f"\"{name}\" is missing")
-                else:
-                    weights.append((name, now))  # a constant of the module's forward
+                weights.append((name, state[name].detach().cpu().float().numpy()))
             self._run.set_weights(weights)
 
     def report(self) -> dict[str, Any]:
