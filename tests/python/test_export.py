@@ -260,6 +260,11 @@ def renormed(x, conv):
     return conv(x)
 
 
+def clamped(x, first, last):
+    last.bias.data.clamp_(-9, 9)
+    return last(first(x))
+
+
 class Sign(torch.autograd.Function):
     @staticmethod
     def forward(context, x):
@@ -528,6 +533,7 @@ class Export(PackageTest):
                      lambda net: net.bias.register_post_accumulate_grad_hook(lambda bias: None)),
                  "changes modules_.0.running_mean": lambda: Of(lambda x, norm: norm.train()(x), nn.BatchNorm2d(3)),
                  "changes modules_.0.weight": lambda: Of(renormed, nn.Conv2d(3, 3, 1)),
+                 "changes modules_.1.bias": lambda: Of(clamped, nn.Conv2d(3, 3, 1), nn.Conv2d(3, 3, 1)),
                  "__round__": lambda: Of(lambda x: nn.functional.interpolate(x, [round(side * 1.0) for side in x.shape[2:]])),
                  "requires grad as a constant": lambda: Of(lambda x, scale=nn.Parameter(torch.ones(1)): x * scale),
                  "modules_.0 is TorchScript": lambda: Of(None, torch.jit.script(nn.ReLU())),

@@ -70,10 +70,13 @@ def _require_stateless(traced: nn.Module) -> None:
 def _trace(module: nn.Module, opened: set[str]) -> fx.GraphModule:
     """Leaves forward's remaining arguments at their defaults."""
     kind: Any = type(module)
+
+    def forward(self: nn.Module, x: Any) -> Any:
+        return kind.forward(self, x)
     try:
         # What forward assigns to itself must not stay, but its tensors are the module's.
         module = copy.deepcopy(module, {id(one): one for one in (*module.parameters(), *module.buffers())})
-        module.__class__ = type(kind.__name__, (kind,), {"forward": lambda self, x: kind.forward(self, x)})
+        module.__class__ = type(kind.__name__, (kind,), {"forward": forward})
         graph = _Tracer(opened, kind.forward.__module__).trace(module)
         _require_stateless(module)
         for node in reversed(list(graph.nodes)):  # drop argument checks

@@ -50,6 +50,23 @@ class _NoValues(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+def _place(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+class _Writes(TorchDispatchMode):
+    """Notes the memory that operators write to."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.places = set[int]()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func._schema.is_mutable:
+            self.places |= {_place(one) for one in args[:1] if isinstance(one, torch.Tensor)}
+        return func(*args, **(kwargs or {}))
+
+
 class _NoValuesInPython(TorchFunctionMode):
     """Refuses functions that read values without an operator."""
 
@@ -268,13 +285,14 @@ def prepared(module: nn.Module) -> nn.Module:
 def _changed(module: nn.Module, first: torch.Tensor, then: torch.Tensor) -> str | None:
     """The parameter or buffer that its forward changes, except for caches, which the first call fills."""
     module(first.clone())
-    before = [(name, one, one.data_ptr(), one._version, one.clone()) for name, one in
+    before = [(name, one, _place(one), one.clone()) for name, one in
               (*module.named_parameters(), *module.named_buffers())]
-    module(then.clone())
+    with _Writes() as writes:
+        module(then.clone())
     after = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-    for name, one, place, version, value in before:
+    for name, one, place, value in before:
         now = after.get(name, one)
-        written = isinstance(one, nn.Parameter) and (now.data_ptr(), now._version) != (place, version)
+        written = isinstance(one, nn.Parameter) and (_place(now) != place or place in writes.places)
         if written or now.shape != value.shape or not torch.allclose(now, value, 0, 0, equal_nan=True):
             return name
     return None
