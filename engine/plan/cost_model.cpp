@@ -172,7 +172,7 @@ StepCosts CostModel::step(int begin, int end) const {
 
 double CostModel::work(int begin, int end, int replicas, int threads) const {
   const double speed = speedup(threads);
-  return (compute_[end] - compute_[begin]) / (replicas * speed) +
+  return (compute_[end] - compute_[begin]) / (turns(replicas) * speed) +
          (sums_[end].ms.update - sums_[begin].ms.update) / (group(replicas) * speed);
 }
 
@@ -184,8 +184,8 @@ StageTime CostModel::time(const Stage& stage) const {
     time.agree =
         all_reduce_ms(agree_link(stage), weight_bytes(begin, end), members) / group(replicas);
   }
-  time.arrive = arrive_ms(stage) / replicas;
-  time.leave = leave_ms(stage) / replicas;
+  time.arrive = arrive_ms(stage) / turns(replicas);
+  time.leave = leave_ms(stage) / turns(replicas);
   return time;
 }
 
@@ -195,21 +195,21 @@ int CostModel::depth(const Stage& stage) const {
 }
 
 bool CostModel::allows(const Stage& stage) const {
+  if (entry_.flushes) return stage.replicas <= method_.microbatches;
   return !entry_.fits_minibatch || depth(stage) * stage.replicas <= method_.microbatches;
 }
 
 StageMemory CostModel::memory(const Stage& stage, int stages) const {
-  const int deep = depth(stage);
+  const int deep = depth(stage), samples = samples_each(stage.replicas);
   StageMemory memory;
   memory.versions = entry_.versions_kept(deep);
-  memory.samples = entry_.samples_kept(deep, stages, method_.microbatches);
+  memory.samples = entry_.samples_kept(deep, stages, samples);
   const double weights = weight_bytes(stage.begin, stage.end);
   const StepBytes &to = sums_[stage.end].bytes, &from = sums_[stage.begin].bytes;
   const double stash = to.stash - from.stash;
   memory.weights = memory.versions * weights;
   memory.optimizer = weights + to.state - from.state;
-  memory.whole = method_.recompute ? entry_.recomputed_kept(deep, stages, method_.microbatches)
-                                   : memory.samples;
+  memory.whole = method_.recompute ? entry_.recomputed_kept(deep, stages, samples) : memory.samples;
   memory.stash = memory.whole * stash + input_bytes(stage.begin, memory.samples);
   if (stage.begin == 0) memory.replay = machine_.replay_bytes;
   return memory;

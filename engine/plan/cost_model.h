@@ -64,7 +64,7 @@ inline std::vector<int> begins_of(const std::vector<Stage>& stages) {
   return begins;
 }
 
-/// A stage's milliseconds per sample, as its neighbours see it: each of r replicas counts 1/r.
+/// A stage's milliseconds per sample, as its neighbours see it: divided by CostModel::turns().
 struct StageTime {
   double work = 0;    ///< forward, backward, recomputation, its share of an update
   double agree = 0;   ///< the stage's share of the replicas' all-reduce
@@ -106,8 +106,9 @@ class CostModel {
   double work(int begin, int end, int replicas, int threads) const;
   /// `stages`: of the pipeline, or an upper bound.
   StageMemory memory(const Stage& stage, int stages) const;
-  /// Whether the schedule allows the stage there: 2bw's two versions suffice only if an update
-  /// covers all samples in flight, depth x replicas (arXiv 2006.09503, section 3.1).
+  /// Whether the schedule allows the stage there: where it flushes, each replica needs a sample;
+  /// 2bw's two versions suffice only if an update covers all samples in flight, depth x replicas
+  /// (arXiv 2006.09503, section 3.1).
   bool allows(const Stage& stage) const;
   StepCosts step(int begin, int end) const;
   double weight_bytes(int begin, int end) const {
@@ -131,6 +132,13 @@ class CostModel {
   const Link& agree_link(const Stage& stage) const;
   /// Samples of a pipeline per update of a stage with `replicas`.
   int group(int replicas) const;
+  /// Samples of a minibatch that one of `replicas` gets at most.
+  int samples_each(int replicas) const { return (method_.microbatches + replicas - 1) / replicas; }
+  /// How many samples `replicas` work on at a time: all have one, but at the end of a minibatch
+  /// that is no multiple of them, if the pipeline flushes.
+  double turns(int replicas) const {
+    return entry_.flushes ? double(method_.microbatches) / samples_each(replicas) : replicas;
+  }
 
  private:
   int device(int place, int copy) const;

@@ -161,7 +161,7 @@ class CutSearch {
     const Limits& by_time = time_limits(width, model_.agree_link(whole), period);
     const Limits& by_memory = memory_limits(width, tail);
     const bool adds = model_.machine().overlap == Overlap::none;
-    const double room = period * widths_[width].replicas;
+    const double room = period * model_.turns(widths_[width].replicas);
     const auto period_of = [&](const Stage& stage) {
       return model_.time(stage).period(Overlap::none);
     };

@@ -32,10 +32,10 @@ std::vector<WorkerTime> worker_times(const CostModel& model, const Cut& cut) {
     const double again = model.method().recompute ? ms.forward : 0.0;
     double step = (ms.forward + again + ms.backward()) / speed;
     if (model.machine().overlap == Overlap::none)
-      step += (time.arrive + time.leave) * stage.replicas;
+      step += model.arrive_ms(stage) + model.leave_ms(stage);
     const double residue = std::max(0.0, step - 2 * ms.weight_gradient / speed);
     WorkerTime& worker = workers[i % count];
-    worker.turn += step / stage.replicas;
+    worker.turn += step / model.turns(stage.replicas);
     worker.fill += model.method().schedule == "zb-h1" ? residue : step;
     worker.flushing += ms.update / speed + time.agree * model.group(stage.replicas);
   }
@@ -44,20 +44,23 @@ std::vector<WorkerTime> worker_times(const CostModel& model, const Cut& cut) {
 
 void rate_flushing(const CostModel& model, const Cut& cut, Outcome& outcome) {
   const Method& method = model.method();
-  double slowest = 0, longest = 0, all = 0, flushing = 0;
+  const double m = method.microbatches;
+  double slowest = 0, longest = 0, all = 0, rest = 0, flushing = 0;
   for (const WorkerTime& worker : worker_times(model, cut)) {
-    slowest = std::max(slowest, worker.turn);
+    slowest = std::max(slowest, m * worker.turn);
     longest = std::max(longest, worker.fill);
     all += worker.fill;
+    rest = std::max(rest, m * worker.turn - worker.fill);
     flushing = std::max(flushing, worker.flushing);
   }
-  const double fill = (all - longest) / method.virtual_stages;
-  const double m = method.microbatches;
+  // With replicas, the worker that is busy longest may not be the one with the longest step.
+  const double fill =
+      model.entry().replicates ? all + rest - slowest : (all - longest) / method.virtual_stages;
   double way = 0;  // a sample's messages there and back; without overlap, in the workers' steps
   for (const Stage& stage : cut.stages)
     way += model.machine().overlap == Overlap::none ? 0 : model.arrive_ms(stage);
-  outcome.bubble = slowest > 0 ? fill / (m * slowest) : 0;
-  outcome.sample_ms = (m * slowest + fill + way + flushing) / (m * method.copies);
+  outcome.bubble = slowest > 0 ? fill / slowest : 0;
+  outcome.sample_ms = (slowest + fill + way + flushing) / (m * method.copies);
 }
 
 /// A replica passes on a sample every `replicas` periods; the last stage predicts after its
@@ -71,7 +74,7 @@ double latency_of(const CostModel& model, const Cut& cut) {
     const double forward =
         model.step(stage.begin, stage.end).forward / model.speedup(stage.threads);
     const bool last = &stage == &cut.stages.back();
-    ms += alone || last ? forward : stage.replicas * cut.period_ms;
+    ms += alone || last ? forward : model.turns(stage.replicas) * cut.period_ms;
   }
   return ms;
 }
@@ -268,7 +271,8 @@ class Cutter {
  private:
   std::optional<Cut> roomy_cut(const CostModel& model, const Candidate& candidate) {
     Candidate key = candidate;
-    if (!model.entry().fits_minibatch) key.method.schedule = "";  // the others allow any stage
+    // The others differ only in whether a minibatch's end leaves replicas idle.
+    if (!model.entry().fits_minibatch) key.method.schedule = model.entry().flushes ? "flushes" : "";
     for (const auto& [known, cut] : cuts_) {
       if (known == key) return cut;
     }

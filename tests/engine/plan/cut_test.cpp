@@ -19,8 +19,10 @@ class Definition {
       : profile_(profile), machine_(machine), method_(method) {}
 
   double period(const Stage& stage) const {
-    const double r = stage.replicas, speed = profile_.thread_speedup[stage.threads - 1];
-    const double group = std::max<double>(method_.microbatches, r);
+    double r = stage.replicas;
+    if (schedule_entry(method_.schedule).flushes) r = method_.microbatches / rounds(stage.replicas);
+    const double speed = profile_.thread_speedup[stage.threads - 1];
+    const double group = std::max(method_.microbatches, stage.replicas);
     double compute = 0, update = 0, weights = 0;
     for (int i = stage.begin; i < stage.end; ++i) {
       const ModuleProfile& m = profile_.modules[i];
@@ -53,7 +55,7 @@ class Definition {
     const int deep = 1 + int(std::ceil(double(behind) / stage.replicas));
     const int versions = schedule_entry(method_.schedule).versions_kept(deep);
     const int samples =
-        schedule_entry(method_.schedule).samples_kept(deep, 0, method_.microbatches);
+        schedule_entry(method_.schedule).samples_kept(deep, 0, int(rounds(stage.replicas)));
     double bytes = stage.begin == 0 ? machine_.replay_bytes : 0, stash = 0;
     for (int i = stage.begin; i < stage.end; ++i) {
       const ModuleProfile& m = profile_.modules[i];
@@ -67,6 +69,8 @@ class Definition {
   }
 
  private:
+  /// In which replicas work through a minibatch.
+  double rounds(int replicas) const { return std::ceil(double(method_.microbatches) / replicas); }
   static double ring(const Link& link, double bytes, int members) {
     if (members == 1) return 0;
     double ms = 0;
@@ -188,6 +192,8 @@ double exhaustive(const Case& c) {
     if (c.method.schedule == "2bw" && in_flight(plan, places) > c.method.microbatches) return;
     double period = 0;
     for (const Stage& stage : plan) {
+      if (schedule_entry(c.method.schedule).flushes && stage.replicas > c.method.microbatches)
+        return;
       const int behind = places - stage.place - stage.places();
       if (c.machine.memory_bytes > 0 && definition.memory(stage, behind) > c.machine.memory_bytes) {
         return;

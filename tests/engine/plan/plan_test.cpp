@@ -143,6 +143,23 @@ TEST(Outcome, CountsAReplicaAsAStageOfAge) {
             gradient_ages(make_schedule("pipedream", {.stages = 2, .microbatches = 4})));
 }
 
+TEST(Outcome, LeavesReplicasIdleAtTheEndOfAMinibatch) {
+  const Profile profile = equal_modules(4);
+  const Machine machine{.levels = {{8, {}}}};
+  const auto of = [&](int microbatches, const std::vector<Stage>& stages) {
+    const CostModel model(profile, machine, {.schedule = "gpipe", .microbatches = microbatches});
+    return outcome_of(profile, model, weigh(model, stages));
+  };
+  const Outcome three = of(3, {{0, 4, 6, 2}});
+  EXPECT_DOUBLE_EQ(three.sample_ms, 2 * 12 / 3.0);
+  EXPECT_DOUBLE_EQ(three.peak_bytes, 2 * 400);
+  // Both samples reach the second stage at a time.
+  EXPECT_DOUBLE_EQ(of(2, {{0, 3, 5, 2}, {3, 4, 7}}).sample_ms, (9 + 2 * 3) / 2.0);
+  const Plan one = only_plan(
+      profile, {.machine = machine, .schedules = {"1f1b"}, .microbatches = {1}, .replicas = true});
+  EXPECT_DOUBLE_EQ(one.outcome.sample_ms, 12);
+}
+
 TEST(Plan, PrefersLessMemoryAmongEquallyFast) {
   const std::vector<Plan> plans = make_plans(
       equal_modules(8),
