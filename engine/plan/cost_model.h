@@ -134,8 +134,8 @@ class CostModel {
   int group(int replicas) const;
   /// Samples of a minibatch that one of `replicas` gets at most.
   int samples_each(int replicas) const { return (method_.microbatches + replicas - 1) / replicas; }
-  /// How many samples `replicas` work on at a time: all have one, but at the end of a minibatch
-  /// that is no multiple of them, if the pipeline flushes.
+  /// How many samples `replicas` work on at a time, on average: fewer if a pipeline flushes after
+  /// a minibatch that is no multiple of them.
   double turns(int replicas) const {
     return entry_.flushes ? double(method_.microbatches) / samples_each(replicas) : replicas;
   }

@@ -16,7 +16,10 @@ constexpr double kNear = 1e-3;    ///< relative: few cuts lie between bounds thi
 std::vector<Stage> widths_of(const CostModel& model, const Freedom& freedom) {
   std::vector<Stage> widths;
   if (freedom.together) {
-    if (model.speedup(model.places()) > 0) widths.push_back({.threads = model.places()});
+    Stage fastest;
+    for (int threads = 2; threads <= model.places(); ++threads)
+      if (model.speedup(threads) > model.speedup(fastest.threads)) fastest.threads = threads;
+    if (fastest.threads > 1) widths.push_back(fastest);
     return widths;
   }
   const int most = freedom.stages > 0 ? 1 : model.places();
@@ -43,6 +46,7 @@ class CutSearch {
         widths_(places_ <= model.places() ? widths_of(model, freedom) : std::vector<Stage>{}) {
     if (modules_ > std::numeric_limits<std::int16_t>::max())
       throw std::invalid_argument("more than 32767 modules can't be planned");
+    if (freedom.together && !widths_.empty()) places_ = widths_.front().places();
     for (const Stage& width : widths_)
       efficiency_ = std::max(efficiency_, model.speedup(width.threads) / width.threads);
     memory_limits_.assign(widths_.size(), std::vector<Limits>(places_ + 1));

@@ -11,7 +11,7 @@ struct Freedom {
   bool replicas = false;  ///< a stage may take several places, which take samples in turn
   bool threads = false;   ///< a stage may take several places, which share a sample's work
   int stages = 0;         ///< number of stages, each on one place; 0: the best number
-  bool together = false;  ///< one stage, whose threads take all places
+  bool together = false;  ///< one stage, on as many places as speed up a sample most
 
   bool operator==(const Freedom&) const = default;
 };

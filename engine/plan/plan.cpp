@@ -68,9 +68,10 @@ void rate_flushing(const CostModel& model, const Cut& cut, Outcome& outcome) {
 double latency_of(const CostModel& model, const Cut& cut) {
   const std::string& schedule = model.method().schedule;
   const bool alone = schedule == "sequential" || schedule == "gpipe";  // no backward in between
+  const int ends = model.machine().overlap == Overlap::none ? 2 : 1;  // of a message: take its time
   double ms = 0;
   for (const Stage& stage : cut.stages) {
-    if (alone) ms += model.activation_ms(stage);
+    if (alone) ms += ends * model.activation_ms(stage);
     const double forward =
         model.step(stage.begin, stage.end).forward / model.speedup(stage.threads);
     const bool last = &stage == &cut.stages.back();
@@ -169,27 +170,25 @@ void add_idle(Method method, const Freedom& freedom, int places, const Request& 
     list.push_back({method, freedom});
 }
 
-/// Adds one method's candidates. A pipeline that flushes isn't always the faster, the more stages
-/// it has: each number is tried.
+/// Adds one method's candidates. Where stages wait for one another, the cut with the least
+/// bottleneck is not always the best: each number of stages is tried.
 void add(const Method& method, const Request& request, std::vector<Candidate>& list) {
   const ScheduleEntry& entry = schedule_entry(method.schedule);
   const int places = request.machine.devices() / (method.tensor * method.copies);
-  const bool wide = (request.replicas && entry.replicates) || request.threads;
-  if (entry.virtual_stages || (entry.flushes && !wide && request.stages == 0)) {
-    for (int workers = places; workers >= (places > kMostPlaces ? places : 1); --workers) {
-      const int stages = workers * method.virtual_stages;
-      if (request.stages == 0 || request.stages == stages)
-        add_idle(method, {.stages = stages}, places, request, list);
-    }
-    return;
+  const bool replicas = request.replicas && entry.replicates;
+  const bool waits = entry.flushes || method.schedule == "sequential";
+  if (!entry.virtual_stages &&
+      (request.stages > 0 || replicas || request.threads || !entry.flushes)) {
+    add_idle(method, {.replicas = replicas, .threads = request.threads, .stages = request.stages},
+             places, request, list);
+    if (request.threads && request.stages < 2) list.push_back({method, {.together = true}});
+    if (!waits || request.stages > 0) return;
   }
-  add_idle(method,
-           {.replicas = request.replicas && entry.replicates,
-            .threads = request.threads,
-            .stages = request.stages},
-           places, request, list);
-  // Where stages wait for one another, the cut with the least bottleneck is not always the best.
-  if (request.threads && places > 1) list.push_back({method, {.together = true}});
+  for (int workers = places; workers > 0; workers = std::min(workers - 1, kMostPlaces)) {
+    const int stages = workers * method.virtual_stages;
+    if (request.stages == 0 || request.stages == stages)
+      add_idle(method, {.stages = stages}, places, request, list);
+  }
 }
 
 /// Whether two methods differ at most in which devices stay idle.
@@ -376,8 +375,9 @@ Outcome outcome_of(const Profile& profile, const CostModel& model, const Cut& cu
     for (const Stage& stage : cut.stages) {
       const StepCosts ms = model.step(stage.begin, stage.end);
       const double again = method.recompute ? ms.forward : 0;
-      outcome.sample_ms +=
-          (ms.total() + again) / model.speedup(stage.threads) + model.arrive_ms(stage);
+      outcome.sample_ms += (ms.total() + again) / model.speedup(stage.threads) +
+                           model.arrive_ms(stage) +
+                           (model.machine().overlap == Overlap::none ? model.leave_ms(stage) : 0);
     }
   } else {
     outcome.sample_ms = cut.period_ms / method.copies;

@@ -120,10 +120,11 @@ TEST(Outcome, AddsUpWhereNothingOverlaps) {
   const Machine machine{.levels = {{2, {0.25, 100}}}};
   const CostModel model(profile, machine, {.schedule = "sequential"});
   const Outcome outcome = outcome_of(profile, model, weigh(model, {{0, 2, 0}, {2, 4, 1}}));
-  // Twelve of work; an activation of 1.25 ms there, an empty gradient of 0.25 ms back.
+  // Twelve of work; an activation of 1.25 ms there, an empty gradient of 0.25 ms back: of the
+  // sender's time, then of the receiver's.
   EXPECT_DOUBLE_EQ(outcome.T_ms, 12);
-  EXPECT_DOUBLE_EQ(outcome.sample_ms, 13.5);
-  EXPECT_DOUBLE_EQ(outcome.latency_ms, 4 + 1.25);
+  EXPECT_DOUBLE_EQ(outcome.sample_ms, 12 + 2 * 1.5);
+  EXPECT_DOUBLE_EQ(outcome.latency_ms, 4 + 2 * 1.25);
 }
 
 TEST(Outcome, CountsAReplicaAsAStageOfAge) {
@@ -257,18 +258,35 @@ Profile small() {
   return profile;
 }
 
-TEST(Plan, AFlushingPipelineHasAsManyStagesAsAreFastest) {
+TEST(Plan, APipelineThatWaitsHasAsManyStagesAsAreFastest) {
   const Profile profile = small();
-  for (const char* const schedule : {"gpipe", "1f1b", "zb-h1"}) {
+  for (const char* const schedule : {"gpipe", "1f1b", "zb-h1", "sequential"}) {
     for (const double ms : {0.0, 3.0, 30.0}) {
-      Request request{.machine = {.levels = {{8, {ms, 1e6}}}}, .schedules = {schedule}};
-      const double best = make_plans(profile, request).front().outcome.sample_ms;
-      double least = 1e9;
-      for (request.stages = 1; request.stages <= 4; ++request.stages)
-        least = std::min(least, make_plans(profile, request).front().outcome.sample_ms);
-      EXPECT_DOUBLE_EQ(best, least) << schedule << " " << ms;
+      for (const int devices : {8, 20}) {
+        Request request{.machine = {.levels = {{devices, {ms, 1e6}}}}, .schedules = {schedule}};
+        const auto least_ms = [&] { return only_plan(profile, request).outcome.sample_ms; };
+        const double best = least_ms();
+        request.replicas = request.threads = true;
+        const double wide = least_ms();
+        double least = 1e9;
+        for (request.stages = 1; request.stages <= 4; ++request.stages)
+          least = std::min(least, least_ms());
+        EXPECT_DOUBLE_EQ(best, least) << schedule << " " << ms;
+        EXPECT_LE(wide, least) << schedule << " " << ms;
+      }
     }
   }
+}
+
+TEST(Plan, ThreadsShareASampleWhereStagesWait) {
+  Profile profile = small();
+  profile.thread_speedup = {1, 1.5};  // three are no faster
+  Request request{.machine = {.levels = {{3, {}}}}, .schedules = {"sequential"}, .threads = true};
+  const Plan two = only_plan(profile, request);
+  EXPECT_EQ(two.cut.stages, (std::vector<Stage>{{0, 4, 1, 1, 2}}));
+  EXPECT_DOUBLE_EQ(two.outcome.sample_ms, 24 / 1.5);
+  request.stages = 2;
+  EXPECT_EQ(only_plan(profile, request).cut.stages.size(), 2u);
 }
 
 TEST(PlanText, SaysPlanWhyOthersAndWhatToExpect) {
