@@ -68,7 +68,7 @@ void rate_flushing(const CostModel& model, const Cut& cut, Outcome& outcome) {
 double latency_of(const CostModel& model, const Cut& cut) {
   const std::string& schedule = model.method().schedule;
   const bool alone = schedule == "sequential" || schedule == "gpipe";  // no backward in between
-  const int ends = model.machine().overlap == Overlap::none ? 2 : 1;  // of a message: take its time
+  const int ends = model.machine().overlap == Overlap::none ? 2 : 1;   // that a message occupies
   double ms = 0;
   for (const Stage& stage : cut.stages) {
     if (alone) ms += ends * model.activation_ms(stage);
@@ -301,9 +301,11 @@ std::tuple<double, double, std::int64_t> rank(const Plan& plan) {
 
 /// The stage that needs most memory, and for what; not for interleaved, whose workers have several.
 std::string memory_text(const Plan& plan) {
-  const std::string text = "the least that does is " + bytes_text(plan.outcome.peak_bytes) + " (" +
-                           plan.method.schedule + (plan.method.recompute ? ", recomputing" : "");
-  if (schedule_entry(plan.method.schedule).virtual_stages) return text + ")";
+  const bool fastest = schedule_entry(plan.method.schedule).virtual_stages;
+  const std::string text = (fastest ? "the fastest cut takes " : "the least that does is ") +
+                           bytes_text(plan.outcome.peak_bytes) + " (" + plan.method.schedule +
+                           (plan.method.recompute ? ", recomputing" : "");
+  if (fastest) return text + "); others were not tried";
   const auto& memory = plan.outcome.memory;
   const auto most = std::ranges::max_element(memory, {}, &StageMemory::total);
   const Stage& stage = plan.cut.stages[std::size_t(most - memory.begin())];

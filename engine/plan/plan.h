@@ -54,8 +54,8 @@ Outcome outcome_of(const Profile& profile, const CostModel& model, const Cut& cu
 
 /// The best plan of each method of the request, best first, by time per sample, memory, gradient
 /// age; not empty. Each has its exact best cut. For flushing schedules and sequential it is the
-/// best of the cuts that minimise the slowest stage, one for each number of stages (above 16: for
-/// all devices); flushing ones are compared by a complete minibatch. interleaved minimises the
+/// best of the cuts that minimise the slowest stage, one for each number of stages (above 16, only
+/// for all devices); flushing ones are compared by a complete minibatch. interleaved minimises the
 /// slowest chunk, and its memory is checked afterwards. Throws std::invalid_argument for an unknown
 /// schedule, an invalid request, or if nothing fits: one line that names the binding limit.
 std::vector<Plan> make_plans(const Profile& profile, const Request& request);

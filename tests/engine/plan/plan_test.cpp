@@ -232,6 +232,11 @@ TEST(Plan, NamesWhatBinds) {
       "no plan fits memory of 150 B a device; the least that does is 200 B (partime, modules 0 "
       "to 1: weights 0 B in 1 version(s), gradient and optimizer 0 B, activations 200 B of 1 "
       "sample(s))");
+  EXPECT_EQ(
+      complaint_about(
+          {.machine = {.levels = {{2, {}}}, .memory_bytes = 150}, .schedules = {"interleaved"}}),
+      "no plan fits memory of 150 B a device; the fastest cut takes 400 B (interleaved); others "
+      "were not tried");
   EXPECT_EQ(complaint_about({.machine = {.levels = {{8, {}}}}, .stages = 5}),
             "5 stages do not fit 4 modules on 8 devices");
   EXPECT_EQ(
