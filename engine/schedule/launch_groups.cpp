@@ -70,10 +70,11 @@ LaunchGroups longest_launch_groups(const Schedule& schedule) {
 }
 
 Schedule for_recording(Schedule schedule) {
-  const int versions = schedule.most_versions(), round = versions * schedule.group;
-  if (versions > 1) schedule.versions.assign(std::size_t(schedule.stages), versions);
+  const int round = schedule.most_versions() * schedule.group;
   const int slots = schedule.in_flight + schedule.group;
   schedule.in_flight = (slots + round - 1) / round * round;
+  for (int& versions : schedule.versions)
+    while (schedule.in_flight / schedule.group % versions != 0) ++versions;
   return schedule;
 }
 

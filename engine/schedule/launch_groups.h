@@ -31,7 +31,8 @@ struct LaunchGroups {
 LaunchGroups longest_launch_groups(const Schedule& schedule);
 
 /// Adds slots for one more minibatch, so that the host can prepare samples while the device works,
-/// up to a multiple of the weight versions: a slot always meets one weight buffer.
+/// up to a multiple of the most weight versions, and at each stage versions up to a divisor of the
+/// slots: a slot always meets one weight buffer.
 Schedule for_recording(Schedule schedule);
 
 /// Samples after which every combination of slot, weight version and position in a minibatch has

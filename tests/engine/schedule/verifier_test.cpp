@@ -189,6 +189,8 @@ TEST(LaunchGroups, AStepOfAStreamIsOneAndAMinibatchsWayThereAnother) {
         EXPECT_EQ(groups_a_period(schedule, worker), 1) << name << " " << stages << " " << worker;
     }
   }
+  EXPECT_EQ(for_recording(make_schedule("pipedream", {.stages = 4})).versions,
+            (std::vector<int>{4, 4, 2, 1}));  // of 8 slots
   const Schedule gpipe = for_recording(make_schedule("gpipe", {.stages = 3, .microbatches = 4}));
   EXPECT_EQ(groups_a_period(gpipe, 0), 2);
   EXPECT_EQ(groups_a_period(gpipe, 2), 1);
@@ -201,6 +203,8 @@ TEST(LaunchGroups, EveryScheduleGetsToItsEnd) {
       const Schedule schedule =
           for_recording(make_schedule(name, {.stages = stages, .microbatches = 8}));
       EXPECT_FALSE(verify(schedule)) << name << " " << stages;
+      for (const int versions : schedule.versions)
+        EXPECT_EQ(schedule.slots() / schedule.group % versions, 0) << name << " " << stages;
       std::int64_t actions = 0;
       EXPECT_TRUE(walk_groups(schedule, longest_launch_groups(schedule), 10 * schedule.slots(),
                               [&](int, const Action&) { ++actions; })
