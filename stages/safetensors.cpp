@@ -157,11 +157,6 @@ std::ifstream open_regular(const std::string& path) {
   return file;
 }
 
-StateDict read_safetensors(const std::string& path, Metadata* metadata) {
-  std::ifstream file = open_regular(path);
-  return read(file, metadata);
-}
-
 StateDict from_safetensors(std::string bytes, Metadata* metadata) {
   std::istringstream file(std::move(bytes));
   return read(file, metadata);

@@ -25,11 +25,10 @@ std::string to_safetensors(const StateDict& state, const Metadata& metadata = {}
 /// Opens a regular file, not a pipe that nobody may ever write. Throws WeightsError.
 std::ifstream open_regular(const std::string& path);
 
-/// Reads float32 tensors. The header is capped at 16 MiB and every offset is checked against the
-/// file before anything is allocated, so a crafted file costs no more memory than its own size.
-/// Skips the batch counts of PyTorch's batch norms. `metadata` may be null. Throws WeightsError.
-StateDict read_safetensors(const std::string& path, Metadata* metadata = nullptr);
-/// Reads from a file's bytes.
+/// Reads float32 tensors from a file's bytes. The header is capped at 16 MiB and every offset is
+/// checked against the file before anything is allocated, so a crafted file costs no more memory
+/// than its own size. Skips the batch counts of PyTorch's batch norms. `metadata` may be null.
+/// Throws WeightsError.
 StateDict from_safetensors(std::string bytes, Metadata* metadata = nullptr);
 
 }  // namespace millrace::stages

@@ -93,10 +93,14 @@ class Onnx(program.CliTest):
 
     def test_bad_input_is_one_line(self):
         save_file({"0.weight": torch.zeros(3)}, self.folder / "bare.safetensors")
+        save_file({"0.weight": torch.tensor([torch.nan])}, self.folder / "nan.safetensors")
+        save_file({"9.strange": torch.zeros(3)}, self.folder / "more.safetensors")
         onnx = self.folder / "net.onnx"
         config = self.write({"model": {"preset": "partime-cnn"}})
         self.assert_each_refused((("export", self.folder / file, "--onnx", onnx, *more), part) for file, part, *more in (
             ("none.safetensors", "none"), ("bare.safetensors", "does not say what network it is of"),
+            ("nan.safetensors", "not finite", "--config", config),
+            ("more.safetensors", "9.strange", "--config", config),
             ("bare.safetensors", "0.weight", "--config", config)))
 
 

@@ -13,13 +13,7 @@
 namespace millrace::stages {
 namespace {
 
-class Safetensors : public io::FolderTest {
- protected:
-  std::string write(const std::string& bytes) const {
-    io::put_bytes(folder / "file", bytes);
-    return folder / "file";
-  }
-};
+class Safetensors : public io::FolderTest {};
 
 std::string with_header(const std::string& header, std::size_t data) {
   const std::uint64_t size = header.size();
@@ -38,16 +32,16 @@ TEST_F(Safetensors, DataBeginAtAMultipleOfEight) {
   EXPECT_EQ(bytes.size(), 8 + size + 4);
 }
 
-std::string complaint_about(const std::string& path) {
-  return complaint<WeightsError>([&] { read_safetensors(path); });
+std::string complaint_about(const std::string& bytes) {
+  return complaint<WeightsError>([&] { from_safetensors(bytes); });
 }
 
 TEST_F(Safetensors, NamesWhatLibTorchCanNotHold) {
   std::string ones = "1";
   for (int i = 1; i < 65; ++i) ones += ",1";
   const auto of = [&](const std::string& name, const std::string& shape) {
-    return write(with_header(
-        "{\"" + name + R"(":{"dtype":"F32","shape":[)" + shape + R"(],"data_offsets":[0,4]}})", 4));
+    return with_header(
+        "{\"" + name + R"(":{"dtype":"F32","shape":[)" + shape + R"(],"data_offsets":[0,4]}})", 4);
   };
   EXPECT_EQ(complaint_about(of("a", ones)), "\"a\" has 65 dimensions, the most are 64");
   EXPECT_EQ(complaint_about(of("a", ones.substr(2))), "");
@@ -56,8 +50,10 @@ TEST_F(Safetensors, NamesWhatLibTorchCanNotHold) {
 
 TEST_F(Safetensors, RefusesWhatIsNone) {
   ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
-  EXPECT_EQ(complaint_about(folder / "pipe"), "is not a regular file") << "and not waited for";
-  EXPECT_THROW(read_safetensors("/nonexistent"), WeightsError);
+  EXPECT_EQ(complaint<WeightsError>([&] { open_regular(folder / "pipe"); }),
+            "is not a regular file")
+      << "and not waited for";
+  EXPECT_THROW(open_regular("/nonexistent"), WeightsError);
   const std::string good = to_safetensors({{"a", at::ones({64})}});
   const char* crafted[] = {
       R"({"a":{"dtype":"F32","shape":[1099511627776],"data_offsets":[0,4398046511104]}})",
@@ -72,11 +68,11 @@ TEST_F(Safetensors, RefusesWhatIsNone) {
       R"({"a")",
       ""};
   for (const char* header : crafted)
-    EXPECT_THROW(read_safetensors(write(with_header(header, 8))), WeightsError) << header;
+    EXPECT_THROW(from_safetensors(with_header(header, 8)), WeightsError) << header;
   for (const std::size_t length : {0, 4, 8, 40, int(good.size()) - 1}) {
-    EXPECT_THROW(read_safetensors(write(good.substr(0, length))), WeightsError) << length;
+    EXPECT_THROW(from_safetensors(good.substr(0, length)), WeightsError) << length;
   }
-  EXPECT_THROW(read_safetensors(write(std::string(8, '\xff') + "{}")), WeightsError);
+  EXPECT_THROW(from_safetensors(std::string(8, '\xff') + "{}"), WeightsError);
 }
 
 }  // namespace

@@ -53,33 +53,6 @@ void check_located(const Config& config, const std::string& fallback, const Chec
   }
 }
 
-/// Throws std::invalid_argument unless `state` fits; it may include optimizer state.
-void require_fit(const stages::StateDict& state, const stages::Network& network) {
-  std::vector<stages::ParameterSpec> specs = network.parameters(0, network.size());
-  std::map<const stages::ParameterSpec*, const stages::StateDict::value_type*> found;
-  for (const stages::StateDict::value_type& entry : state) {
-    const std::string& name = entry.first;
-    const auto spec = std::ranges::find_if(specs, [&](const stages::ParameterSpec& one) {
-      return one.name == name || std::ranges::find(one.also, name) != one.also.end();
-    });
-    if (spec != specs.end()) {
-      const auto [known, is_first] = found.try_emplace(&*spec, &entry);
-      if (!is_first && !known->second->second.equal(entry.second))
-        throw std::invalid_argument("\"" + known->second->first + "\" and \"" + name +
-                                    "\" are one parameter of the network, but differ");
-      continue;
-    }
-    if (name.starts_with("optimizer.")) continue;
-    const bool norm = name.ends_with("running_mean") || name.ends_with("running_var");
-    throw std::invalid_argument("has \"" + name + "\", which is not in the network" +
-                                (norm ? ": it belongs to a batch norm; the ResNets here use group "
-                                        "norm, since a sample is one frame"
-                                      : ""));
-  }
-  stages::Parameters fit(std::move(specs), at::kMeta);  // shapes, no memory
-  stages::load_state(fit, state);
-}
-
 /// The initial weights from a checkpoint or a file; empty: initialized from the seed.
 Resumed find_start(const Config& config, const stages::Network& network) {
   const CheckpointFiles checkpoints(config.checkpoint.dir);
@@ -279,6 +252,32 @@ void choose_frames(const Config& config, engine::TrainerOptions& options) {
 }
 
 }  // namespace
+
+void require_fit(const stages::StateDict& state, const stages::Network& network) {
+  std::vector<stages::ParameterSpec> specs = network.parameters(0, network.size());
+  std::map<const stages::ParameterSpec*, const stages::StateDict::value_type*> found;
+  for (const stages::StateDict::value_type& entry : state) {
+    const std::string& name = entry.first;
+    const auto spec = std::ranges::find_if(specs, [&](const stages::ParameterSpec& one) {
+      return one.name == name || std::ranges::find(one.also, name) != one.also.end();
+    });
+    if (spec != specs.end()) {
+      const auto [known, is_first] = found.try_emplace(&*spec, &entry);
+      if (!is_first && !known->second->second.equal(entry.second))
+        throw std::invalid_argument("\"" + known->second->first + "\" and \"" + name +
+                                    "\" are one parameter of the network, but differ");
+      continue;
+    }
+    if (name.starts_with("optimizer.")) continue;
+    const bool norm = name.ends_with("running_mean") || name.ends_with("running_var");
+    throw std::invalid_argument("has \"" + name + "\", which is not in the network" +
+                                (norm ? ": it belongs to a batch norm; the ResNets here use group "
+                                        "norm, since a sample is one frame"
+                                      : ""));
+  }
+  stages::Parameters fit(std::move(specs), at::kMeta);  // shapes, no memory
+  stages::load_state(fit, state);
+}
 
 stages::ModelSpec model_of(const Config& config) {
   stages::ModelSpec model = config.model;

@@ -34,6 +34,9 @@ auto check_key(const Config& config, const std::string& key, const Check& check)
 stages::Forecast forecast_of(const Config& config);
 stages::ModelSpec model_of(const Config& config);
 
+/// Throws std::invalid_argument unless `state` fits; it may include optimizer state.
+void require_fit(const stages::StateDict& state, const stages::Network& network);
+
 /// `config` with open choices filled in from `options`, so that it reproduces the run.
 Config as_run(Config config, const engine::TrainerOptions& options);
 

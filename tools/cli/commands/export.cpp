@@ -4,9 +4,9 @@
 #include <cerrno>
 #include <cstring>
 
-#include "stages/safetensors.h"
 #include "stages/torchscript.h"
 #include "tools/app/assembly.h"
+#include "tools/app/checkpoint_files.h"
 #include "tools/app/outputs/outputs.h"
 #include "tools/cli/commands/command.h"
 
@@ -52,7 +52,7 @@ int export_weights(const ExportArguments& arguments) {
   stages::Metadata about;
   stages::StateDict state;
   try {
-    state = stages::read_safetensors(arguments.weights, &about);
+    state = app::read_checked(arguments.weights, &about);
   } catch (const stages::WeightsError& error) {
     throw app::ConfigError(arguments.weights + ": " + error.what());
   }
@@ -63,6 +63,7 @@ int export_weights(const ExportArguments& arguments) {
   try {
     const auto network =
         stages::build_network(app::model_of(config), shape, stages::Gives::anything, forecast);
+    app::require_fit(state, *network);
     script = stages::to_torchscript(*network, state);
   } catch (const std::invalid_argument& error) {
     throw app::ConfigError(arguments.weights + ": " + error.what());
