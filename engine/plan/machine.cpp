@@ -37,7 +37,8 @@ Machine parse_machine(const std::string& devices, const std::string& links,
   long product = 1;
   for (const std::string& part : split(devices, "x")) {
     const double count = number(part, devices);
-    if (count < 1 || count != std::floor(count) || (product *= long(count)) > kMostDevices) {
+    if (count < 1 || count > kMostDevices || count != std::floor(count) ||
+        (product *= long(count)) > kMostDevices) {
       throw std::invalid_argument("\"" + devices + "\" is not a number of devices from 1 to " +
                                   std::to_string(kMostDevices));
     }

@@ -79,7 +79,8 @@ TEST(MachineText, TakesTheProfilesHandOffs) {
 }
 
 TEST(MachineText, RefusesWhatIsNone) {
-  for (const char* devices : {"", "0", "2x", "x2", "-1", "2.5", "a", "100x100", "4 "}) {
+  for (const char* devices :
+       {"", "0", "2x", "x2", "-1", "2.5", "a", "100x100", "4 ", "99999999999999999999"}) {
     EXPECT_THROW(parse_machine(devices, "", "none", 0, {}), std::invalid_argument) << devices;
   }
   for (const char* links : {"-1", "1:2:3", "fast", "1,2", "nan", "1,"}) {
