@@ -47,7 +47,7 @@ class Plan(program.CliTest):
                  "n, 4 modules, on 2 devices", "partime, 2 stages, cut [2]", "<- slowest",
                  "142.9 frames a second", "real time HOLDS: a frame every 7.000 ms <= 1/F 10.000 ms"),
                 ([module("a", 9), module("b", 9)], "--devices 2 --threads --schedules sequential", {"stages": 1, "threads": [2]}),
-                (even, "--schedules any --microbatches 4,8", {"stages": 2}, "other     ")):
+                (even, "--schedules partime,any --microbatches 4,8", {"stages": 2}, "other     ")):
             with self.subTest(options):
                 found, out = self.planned(write_profile(self.folder, *modules, thread_speedup=[1, 1.5]), *options.split())
                 self.assertEqual(found, {**found, **table})

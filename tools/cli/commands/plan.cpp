@@ -27,7 +27,8 @@ struct PlanArguments {
   std::string overlap = "none";       ///< none | transfers | all
   double memory_gb = 0;               ///< per device; 0: no limit
   std::int64_t replay = 0;            ///< least number of samples to store; 0: none
-  /// Empty and 0: from the config; the options above describe the machine. Schedules may be "any".
+  /// Empty and 0: from the config; the options above describe the machine. Schedules may have
+  /// "any".
   engine::plan::Request request{.schedules = {}, .microbatches = {}, .virtual_stages = {}};
   int frames = 1;            ///< graph.txt: frames that its figures cover
   std::string kind = "cpu";  ///< name for devices in the table
@@ -44,7 +45,7 @@ Request request_of(const PlanArguments& arguments, const app::Config& config,
   request.machine = engine::plan::parse_machine(
       arguments.devices, arguments.links, arguments.overlap, 1e9 * arguments.memory_gb, profile);
   if (request.schedules.empty()) request.schedules = {config.pipeline.schedule};
-  if (request.schedules == std::vector<std::string>{"any"})
+  if (std::ranges::find(request.schedules, "any") != request.schedules.end())
     request.schedules = engine::schedule_names();
   if (request.microbatches.empty()) request.microbatches = {config.pipeline.microbatches};
   if (request.virtual_stages.empty()) request.virtual_stages = {config.pipeline.virtual_stages};
