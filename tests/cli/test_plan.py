@@ -73,6 +73,12 @@ class Plan(program.CliTest):
         self.assertAlmostEqual(found["replay"]["share"], 1 - 50 / found["plans"][0]["frames_a_second"])
         self.assertIn(f"replay    {replay['size']} samples", out)
 
+    def test_what_takes_a_while_says_so_and_is_not_simulated(self):
+        path = write_profile(self.folder, *[module(name, 1) for name in "abcd"])
+        outcome = self.succeed("plan", path, "--devices", "257", "--schedules", "gpipe", "--microbatches", "65536")
+        self.assertEqual(outcome.err, "257 devices take a while\n")
+        self.assertNotIn("simulated", outcome.out)
+
     def test_run_takes_the_table(self):
         path = write_profile(self.folder, module("a", 1), module("b", 0.1), module("c", 1), module("d", 0.1))
         for schedule in ("partime", "1f1b", "pipedream"):
@@ -251,7 +257,9 @@ class Schedule(program.CliTest):
         self.assert_each_refused(((("schedule", "gpip"), "gpipe"), (("schedule", "2bw", "--stages", "8"), "microbatches"),
                                   *((("schedule", "partime", "--stages", stages), "--stages") for stages in (0, 1025, 10000000))))
 
-    def test_many_stages_say_that_they_take_a_while(self):
-        outcome = self.succeed("schedule", "1f1b", "--stages", "400", "--microbatches", "8", "--samples", "8", "--format", "csv")
-        self.assertEqual(outcome.err, "400 stages take a while\n")
-        self.assertEqual(len(outcome.out.splitlines()), 400)
+    def test_many_stages_or_samples_say_that_they_take_a_while(self):
+        for stages, samples, said in (("400", "8", "400 stages"), ("2", "5001", "2 stages x 5001 microbatches")):
+            outcome = self.succeed("schedule", "1f1b", "--stages", stages, "--microbatches", samples, "--samples", samples,
+                                   "--format", "csv")
+            self.assertEqual(outcome.err, f"{said} take a while\n")
+            self.assertEqual(len(outcome.out.splitlines()), int(stages))

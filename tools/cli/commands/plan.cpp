@@ -17,6 +17,8 @@
 namespace millrace::cli {
 namespace {
 
+constexpr int kMany = 256;              // devices; plans with replicas on more take over a second
+constexpr double kMostSimulated = 2e6;  ///< samples x stages
 constexpr std::int64_t kMostReplay = 1 << 24;  ///< samples, same as for replay.size
 
 struct PlanArguments {
@@ -74,7 +76,7 @@ std::string heads_text(app::Config config, const engine::plan::Plan& plan) {
 }
 
 /// The plan in the simulator, where stages also wait for each other; none where a worker takes more
-/// than one device. `fps`: of a live source; 0: samples are always ready.
+/// than one device, or if it would take long. `fps`: of a live source; 0: samples are always ready.
 std::optional<engine::Simulation> simulated(const Profile& profile, const Request& request,
                                             const engine::plan::Plan& plan, double fps = 0) {
   const engine::plan::Method& method = plan.method;
@@ -82,14 +84,18 @@ std::optional<engine::Simulation> simulated(const Profile& profile, const Reques
   if (method.tensor > 1 || method.copies > 1 ||
       std::ranges::any_of(stages, [](const auto& stage) { return stage.threads > 1; }))
     return {};
+  const double most = kMostSimulated / double(stages.size());  // samples
+  if (method.microbatches > most / 8) return {};
   engine::ScheduleSpec spec = method.spec(int(stages.size()));
   if (std::ranges::any_of(stages, is_replicated)) {
     if (!engine::schedule_entry(method.schedule).replicas) return {};
     for (const engine::plan::Stage& stage : stages) spec.replicas.push_back(stage.replicas);
   }
   const engine::Schedule schedule = engine::make_schedule(spec);
+  const std::int64_t samples = engine::enough_samples(schedule);
+  if (double(samples) > most) return {};
   return engine::simulate(
-      schedule, {.samples = engine::enough_samples(schedule),
+      schedule, {.samples = samples,
                  .stages = engine::plan::stage_costs(profile, engine::plan::begins_of(stages)),
                  .input_bytes = profile.input_bytes,
                  .frames = profile.frames,
@@ -178,6 +184,8 @@ int plan(const PlanArguments& arguments) {
       throw app::ConfigError("--replay: " + arguments.input +
                              " does not say how large a sample is");
     request.machine.replay_bytes = double(arguments.replay) * sample_bytes;
+    if (const int devices = request.machine.devices(); devices > kMany)
+      std::cerr << devices << " devices take a while\n";
     plans = engine::plan::make_plans(profile, request);
   } catch (const std::invalid_argument& error) {
     throw app::ConfigError(error.what());

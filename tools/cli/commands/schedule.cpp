@@ -15,7 +15,7 @@
 namespace millrace::cli {
 namespace {
 
-constexpr int kMany = 200;  // stages; more take over a second
+constexpr int kMany = 200, kManySamples = 10'000;  // stages, times microbatches: over a second
 /// The verifier's time grows with the cube of the workers. Tests verify the generators' schedules.
 constexpr std::size_t kMostVerified = 128;
 
@@ -150,7 +150,13 @@ engine::Schedule chosen_schedule(engine::ScheduleSpec spec, int stages) {
     if (spec.stages == 0 && engine::is_schedule_file(spec.schedule))
       spec.stages = engine::read_schedule_csv(spec.schedule).stages;
     if (spec.stages == 0) spec.stages = 4;
-    if (spec.stages > kMany) std::cerr << spec.stages << " stages take a while\n";
+    const bool minibatches = !engine::is_schedule_file(spec.schedule) &&
+                             engine::schedule_entry(spec.schedule).minibatches;
+    const bool much = minibatches && spec.stages * spec.microbatches > kManySamples;
+    if (spec.stages > kMany || much)
+      std::cerr << spec.stages << " stages"
+                << (much ? " x " + std::to_string(spec.microbatches) + " microbatches" : "")
+                << " take a while\n";
     const engine::Schedule schedule = engine::make_schedule(spec);
     const bool verifies =
         schedule.workers.size() <= kMostVerified || engine::is_schedule_file(spec.schedule);
