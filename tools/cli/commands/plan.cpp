@@ -17,7 +17,7 @@
 namespace millrace::cli {
 namespace {
 
-constexpr int kMany = 256;              // devices; plans with replicas on more take over a second
+constexpr int kManyDevices = 256;       // devices; plans with replicas on more take over a second
 constexpr double kMostSimulated = 2e6;  ///< samples x stages
 constexpr std::int64_t kMostReplay = 1 << 24;  ///< samples, same as for replay.size
 
@@ -184,7 +184,7 @@ int plan(const PlanArguments& arguments) {
       throw app::ConfigError("--replay: " + arguments.input +
                              " does not say how large a sample is");
     request.machine.replay_bytes = double(arguments.replay) * sample_bytes;
-    if (const int devices = request.machine.devices(); devices > kMany)
+    if (const int devices = request.machine.devices(); devices > kManyDevices)
       std::cerr << devices << " devices take a while\n";
     plans = engine::plan::make_plans(profile, request);
   } catch (const std::invalid_argument& error) {

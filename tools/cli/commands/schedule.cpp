@@ -15,7 +15,8 @@
 namespace millrace::cli {
 namespace {
 
-constexpr int kMany = 200, kManySamples = 10'000;  // stages, times microbatches: over a second
+constexpr int kManyStages = 200,
+              kManySamples = 10'000;  // stages, times microbatches: over a second
 /// The verifier's time grows with the cube of the workers. Tests verify the generators' schedules.
 constexpr std::size_t kMostVerified = 128;
 
@@ -153,7 +154,7 @@ engine::Schedule chosen_schedule(engine::ScheduleSpec spec, int stages) {
     const bool minibatches = !engine::is_schedule_file(spec.schedule) &&
                              engine::schedule_entry(spec.schedule).minibatches;
     const bool much = minibatches && spec.stages * spec.microbatches > kManySamples;
-    if (spec.stages > kMany || much)
+    if (spec.stages > kManyStages || much)
       std::cerr << spec.stages << " stages"
                 << (much ? " x " + std::to_string(spec.microbatches) + " microbatches" : "")
                 << " take a while\n";
