@@ -1,5 +1,7 @@
 #include "tools/app/outputs/outputs.h"
 
+#include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -29,7 +31,12 @@ namespace fs = std::filesystem;
 
 /// "" if a temporary of the file `name` can be created in `folder`, else why not.
 std::string trial(const fs::path& folder, std::string name) {
-  name = (folder / (name + ".tmp.0000XXXXXX")).string();
+  name += ".tmp.0000XXXXXX";
+  // What has no name is not left behind by a signal. Not every file system has that.
+  const int unnamed =
+      name.size() > NAME_MAX ? -1 : ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+  if (unnamed >= 0) return ::close(unnamed), "";
+  name = (folder / name).string();
   const int file = ::mkstemp(name.data());
   if (file < 0) return std::strerror(errno);
   ::close(file);
