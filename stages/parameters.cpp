@@ -34,9 +34,10 @@ std::string shape_text(at::IntArrayRef shape) {
   return text + "]";
 }
 
-/// Whether it is a constant of a file's module, which has no name among its weights.
+/// Whether it is a constant of a file's module, which has no name among its weights: no module can
+/// give this one.
 bool is_constant(const ParameterSpec& spec) {
-  return spec.name.starts_with("_constant.");
+  return spec.name.starts_with(".constant.");
 }
 
 }  // namespace

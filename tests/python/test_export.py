@@ -92,11 +92,21 @@ class Keeps(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.conv = nn.Conv2d(3, 3, 1)
+        self.conv, self.sparse = nn.Conv2d(3, 3, 1), True
 
     def forward(self, x):
         self.gate = torch.sigmoid(self.conv(x))
-        return x * self.gate
+        return x * self.gate if self.sparse else x
+
+
+class Adapts(nn.Module):
+    """Takes its scale from the first sample."""
+
+    scale = None
+
+    def forward(self, x):
+        self.scale = x.detach().std() if self.scale is None else self.scale
+        return x / self.scale
 
 
 class Versioned(nn.Conv2d):
@@ -108,10 +118,13 @@ class Versioned(nn.Conv2d):
 
 
 class Quiet(nn.Sequential):
-    """Its train() returns nothing, as mmdetection's."""
+    """Its train() returns nothing, as mmdetection's; and it has no subclasses."""
 
     def __init__(self):
         super().__init__(nn.Conv2d(3, 3, 1), Keeps())
+
+    def __init_subclass__(cls):
+        raise TypeError("a registry knows it")
 
     def train(self, mode=True):
         super().train(mode)
@@ -527,6 +540,8 @@ class Export(PackageTest):
                  "it gives torch.float64": lambda: nn.Sequential(nn.Conv2d(3, 3, 1), Of(torch.Tensor.double)),
                  "gives a tuple": lambda: nn.Sequential(nn.Conv2d(3, 3, 1), Of(lambda x: (x + 1, x))),
                  "draw random numbers": lambda: Of(lambda x: nn.functional.dropout(x + 0.1)),
+                 "puts a hook on a gradient": lambda: Of(lambda x, last: [y := last(x), y.register_hook(abs)][0], nn.Conv2d(3, 3, 1)),
+                 "keep what it has seen": lambda: nn.Sequential(nn.Conv2d(3, 3, 1), Adapts()),
                  "changes a part of a tensor": lambda: Of(lambda x, last: [x[:, :1].mul_(2), last(x)][1], nn.Conv2d(3, 3, 1)),
                  "asks for a tensor's values": lambda: nn.Sequential(Of(lambda x: x + max(x.detach().flatten().tolist()))),
                  "bias has a hook": lambda: hooked(

@@ -52,6 +52,7 @@ class _Tracer(fx.Tracer):
     def __init__(self, opened: set[str], home: str) -> None:
         super().__init__(autowrap_functions=self.sized)
         self._autowrap_search += [torch, sys.modules.get(home, torch)]
+        self.traced_func_name = "_millrace_forward"
         self.opened = opened
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
@@ -70,14 +71,15 @@ def _require_stateless(traced: nn.Module) -> None:
 def _trace(module: nn.Module, opened: set[str]) -> fx.GraphModule:
     """Leaves forward's remaining arguments at their defaults."""
     kind: Any = type(module)
-
-    def forward(self: nn.Module, x: Any) -> Any:
-        return kind.forward(self, x)
     try:
         # What forward assigns to itself must not stay, but its tensors are the module's.
         module = copy.deepcopy(module, {id(one): one for one in (*module.parameters(), *module.buffers())})
-        module.__class__ = type(kind.__name__, (kind,), {"forward": forward})
-        graph = _Tracer(opened, kind.forward.__module__).trace(module)
+        tracer = _Tracer(opened, kind.forward.__module__)
+        setattr(kind, tracer.traced_func_name, lambda self, x: kind.forward(self, x))
+        try:
+            graph = tracer.trace(module)
+        finally:
+            delattr(kind, tracer.traced_func_name)
         _require_stateless(module)
         for node in reversed(list(graph.nodes)):  # drop argument checks
             node.meta.pop("is_wrapped", None)  # or FX would wrap the function in all later traces as well

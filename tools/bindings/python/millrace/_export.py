@@ -24,7 +24,7 @@ from millrace._cut import NONE, Part, alike, alone, cut
 from millrace._error import Error
 
 FORMAT = 1  # see stages/torchscript.cpp
-_INSIDE = os.path.dirname(torch.__file__), os.path.dirname(__file__)
+_INSIDE = tuple(os.path.join(os.path.dirname(file), "") for file in (torch.__file__, __file__))
 _aten = torch.ops.aten
 _READS_VALUES = {_aten._local_scalar_dense.default, _aten.is_nonzero.default, _aten.nonzero.default,
                  _aten.masked_select.default, _aten._unique2.default, _aten.equal.default,
@@ -68,11 +68,13 @@ class _Writes(TorchDispatchMode):
 
 
 class _NoValuesInPython(TorchFunctionMode):
-    """Refuses functions that read values without an operator."""
+    """Refuses functions that read values without an operator, and hooks on gradients."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _GIVES_VALUES:
             _refuse_values()
+        if func is torch.Tensor.register_hook:
+            raise Error("its forward puts a hook on a gradient, which would be lost")
         return func(*args, **(kwargs or {}))
 
 
@@ -201,7 +203,7 @@ class Exported:
             values: list[dict[str, Any]] = []
             for value in part.values:
                 archive.register_buffer(f"w{count}", value.tensor)
-                name = f"_constant.{count}" if value.constant else value.name  # see stages/parameters.cpp
+                name = f".constant.{count}" if value.constant else value.name  # see stages/parameters.cpp
                 values.append({"name": name, "also": value.also, "fixed": value.fixed, "value": count})
                 count += 1
             about.append({"name": part.name, "inputs": part.inputs, "channels": part.channels,
@@ -277,24 +279,28 @@ def prepared(module: nn.Module) -> nn.Module:
         raise Error(f"{kind} can't be copied: {_first_line(error)}{hint}") from error
     module.eval()  # need not return it
     for child in module.modules():
-        if getattr(child, "sparse", False) is True:  # gradients of weights in one flat buffer are dense
-            setattr(child, "sparse", False)
+        if isinstance(child, (nn.Embedding, nn.EmbeddingBag)):
+            child.sparse = False  # gradients of weights in one flat buffer are dense
     return module
 
 
 def _changed(module: nn.Module, first: torch.Tensor, then: torch.Tensor) -> str | None:
     """The parameter or buffer that its forward changes, except for caches, which the first call fills."""
+    fresh = copy.deepcopy(module)
     module(first.clone())
     before = [(name, one, _place(one), one.clone()) for name, one in
               (*module.named_parameters(), *module.named_buffers())]
     with _Writes() as writes:
-        module(then.clone())
+        output = module(then.clone())
     after = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     for name, one, place, value in before:
         now = after.get(name, one)
         written = isinstance(one, nn.Parameter) and (_place(now) != place or place in writes.places)
         if written or now.shape != value.shape or not torch.allclose(now, value, 0, 0, equal_nan=True):
             return name
+    if isinstance(output, torch.Tensor) and not alike(output, fresh(then.clone())):
+        raise Error("it gives different outputs for one sample; does its forward draw random numbers, or keep what it "
+                    "has seen?")
     return None
 
 
