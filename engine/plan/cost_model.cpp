@@ -123,11 +123,14 @@ CostModel::CostModel(const Profile& profile, const Machine& machine, const Metho
 }
 
 int CostModel::device(int place, int copy) const {
-  const int row = places_ / method_.virtual_stages + method_.idle;
-  return method_.device(place % row, copy, row);
+  const int workers = places_ / method_.virtual_stages;
+  return method_.device(place % workers, copy, workers + method_.idle);
 }
 
 const Link& CostModel::worst_link(int place, int other) const {
+  static const Link kWithin{};  // a worker's own chunks
+  const int workers = places_ / method_.virtual_stages;
+  if (place % workers == other % workers) return kWithin;
   return machine_.levels[levels_[place][other]].link;
 }
 

@@ -162,10 +162,10 @@ constexpr int kMostPlaces = 16;  ///< planning all choices for more would take t
 void add_idle(Method method, const Freedom& freedom, int places, const Request& request,
               std::vector<Candidate>& list) {
   if (freedom.stages > 0 && !suits(method, freedom.stages)) return;
+  const bool chunks = schedule_entry(method.schedule).virtual_stages;
+  if (chunks) method.idle = places - freedom.stages / method.virtual_stages;
   list.push_back({method, freedom});
-  if (request.machine.levels.size() < 2 || schedule_entry(method.schedule).virtual_stages ||
-      places > kMostPlaces)
-    return;
+  if (request.machine.levels.size() < 2 || chunks || places > kMostPlaces) return;
   for (method.idle = 1; method.idle <= places - std::max(1, freedom.stages); ++method.idle)
     list.push_back({method, freedom});
 }
@@ -220,7 +220,11 @@ void add_shares(Method method, const Profile& profile, const Request& request,
 
 std::vector<Candidate> candidates(const Profile& profile, const Request& request) {
   const int modules = int(profile.modules.size());
-  if (request.stages > std::min(modules, request.machine.devices())) {
+  int chunks = 1;
+  for (const std::string& schedule : request.schedules)
+    if (schedule_entry(schedule).virtual_stages)
+      chunks = std::max(chunks, *std::ranges::max_element(request.virtual_stages));
+  if (request.stages > std::min(modules, chunks * request.machine.devices())) {
     throw std::invalid_argument(format("%d stages do not fit %d modules on %d devices",
                                        request.stages, modules, request.machine.devices()));
   }

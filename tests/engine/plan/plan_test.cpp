@@ -249,6 +249,19 @@ TEST(Plan, NamesWhatBinds) {
       "of its workers");
 }
 
+TEST(Plan, AWorkersChunksShareItsDevice) {
+  for (const int devices : {2, 4}) {
+    const Plan plan = make_plans(equal_modules(4), {.machine = {.levels = {{devices, {1, 1}}}},
+                                                    .schedules = {"interleaved"},
+                                                    .virtual_stages = {2},
+                                                    .stages = 4})
+                          .front();
+    EXPECT_NE(pipeline_toml(plan, {.levels = {{devices, {}}}}, "cpu")
+                  .find(R"(devices = ["cpu:0", "cpu:1", "cpu:0", "cpu:1"])"),
+              std::string::npos);
+  }
+}
+
 Profile small() {
   Profile profile;
   profile.network = "small";
