@@ -92,15 +92,16 @@ bool Novelty::see(const Sight& now) {
   const bool unexpected = ratio >= 1;
   deviation_ = options_.threshold * double(ratio);
   if (unexpected) marked_ += 1;
+  loss_for_ = loss >= 1 ? loss_for_ + 1 : 0;
+  const int least = std::max(1, options_.minimum - LossWatch::kLasting + 1);
   if (whole.begins) {
     raise(now, whole.reason, {}, whole.looks);
   } else if (place.ratio >= 1) {
     raise(now, Reason::local, place.box, place.looks);
-  } else if (loss >= 1 && old && calm && !places_.active() && !loss_event_) {
-    raise(now, Reason::picture, {}, LossWatch::kLasting);
+  } else if (old && calm && !places_.active() && loss_for_ == least) {
+    raise(now, Reason::picture, {}, std::max(LossWatch::kLasting, options_.minimum));
     loss_.add();
   }
-  loss_event_ = loss >= 1;
   end_or_go_on(now, unexpected);
   return unexpected;
 }

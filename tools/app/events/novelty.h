@@ -112,7 +112,7 @@ class Novelty {
   double looked_ = -1e9, due_ = 0;    ///< seconds: the last look, the next
   double rests_until_ = -1;           ///< no event begins earlier
   int quiet_ = 0;
-  bool loss_event_ = false;
+  int loss_for_ = 0;  ///< looks with an unexpected loss
   std::atomic<bool> accepting_{false}, usual_[kReasons] = {};
   engine::Counter<double> deviation_, event_peak_;
   engine::Counter<bool> in_event_;
