@@ -69,10 +69,12 @@ TEST_F(Snapshots, MarksSurviveARestart) {
     EXPECT_FALSE(store.mark("nothing.png", "seen"));
     EXPECT_EQ(store.summary()["unseen"], 1);
   }
-  put("20260102T030405Z-event-7-frame-1234.json", R"({"box": [4, 8, 16, 12], "size": [128, 96]})");
+  put("20260102T030405Z-event-7-frame-1234.json",
+      R"({"box": [4, 8, 16, 12], "size": [128, 96], "source": "a.mp4"})");
   EventStore store(folder.path());
-  EXPECT_EQ(store.normal_places(128, 96), (std::vector{std::array{4, 8, 16, 12}}));
-  EXPECT_TRUE(store.normal_places(64, 48).empty()) << "of pictures of another size";
+  EXPECT_EQ(store.normal_places("a.mp4", 128, 96), (std::vector{std::array{4, 8, 16, 12}}));
+  EXPECT_TRUE(store.normal_places("b.mp4", 128, 96).empty()) << "of another camera";
+  EXPECT_TRUE(store.normal_places("a.mp4", 64, 48).empty()) << "of pictures of another size";
   EXPECT_EQ(listed(store)[1]["mark"], "normal");
   EXPECT_EQ(listed(store)[0]["mark"], nullptr);
   EXPECT_TRUE(store.mark("", "seen"));

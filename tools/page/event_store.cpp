@@ -136,10 +136,13 @@ Json EventStore::list() const {
   return all;
 }
 
-std::vector<std::array<int, 4>> EventStore::normal_places(int across, int down) const {
+std::vector<std::array<int, 4>> EventStore::normal_places(const std::string& source, int across,
+                                                          int down) const {
   std::vector<std::array<int, 4>> places;
   for (const auto& [name, entry] : entries_) {
-    if (entry.mark != "normal" || entry.event.value("size", Json()) != Json{across, down}) continue;
+    if (entry.mark != "normal" || entry.event.value("size", Json()) != Json{across, down} ||
+        entry.event.value("source", Json()) != source)
+      continue;
     const Json box = entry.event.value("box", Json());
     const auto is_number = [](const Json& one) { return one.is_number_integer(); };
     if (box.is_array() && box.size() == 4 && std::ranges::all_of(box, is_number))

@@ -40,8 +40,9 @@ class EventStore {
   /// ([x, y, width, height] of the frame within the picture; null: all of it), "this_run" and
   /// "mark" (null, "seen" or "normal").
   Json list() const;
-  /// [x, y, width, height] of the events marked "normal" in pictures of that size.
-  std::vector<std::array<int, 4>> normal_places(int across, int down) const;
+  /// [x, y, width, height] of that source's events marked "normal", in pictures of that size.
+  std::vector<std::array<int, 4>> normal_places(const std::string& source, int across,
+                                                int down) const;
   /// A PNG file; "": there is none of that name.
   std::string picture(std::string_view name) const;
 

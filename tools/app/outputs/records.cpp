@@ -45,8 +45,9 @@ Records::Records(Request& request, const Intake& intake, Learner& learner)
   const Config& config = request.config;
   engine::Trainer& trainer = learner.trainer;
   const page::EventStore earlier(config.novelty.snapshots);
+  const stages::ImageShape shape = intake.shape();
   for (const auto& box :
-       earlier.normal_places(int(intake.shape().width), int(intake.shape().height)))
+       earlier.normal_places(io::redacted(config.source.uri), int(shape.width), int(shape.height)))
     novelty.accept(box);
   if (learner.replay) {
     observers.add_for_all(learner.replay.get());
