@@ -69,6 +69,18 @@ class Reload(program.CliTest):
         self.assertEqual((report["optimizer"]["lr"], report["optimizer"]["lr_in_force"]), (0.02, 0.02))
         self.assertIn("lr = 0.02", report["run"]["config"])
 
+    def test_a_class_that_a_file_has_by_now_is_none_of_the_runs(self):
+        labels, weights = self.folder / "labels.csv", self.folder / "w.safetensors"
+        labels.write_text("time,class\n0,a\n1,b\n")
+        self.tables = {"source": {"uri": "synth:shapes", "pace": "live", "fps": 100.0, "width": 24, "height": 16},
+                       "task": {"kind": "label", "labels": labels}, "output": {"weights": weights}}
+        self.file = self.write(self.tables)
+        process = self.start_run(self.file)
+        labels.write_text(labels.read_text() + "9,c\n")
+        self.assertEqual(self.change(process, monitor={"fps": 50.0}), "monitor.fps 0.0 -> 50.0")
+        self.stop(process)
+        self.succeed("export", weights, "--onnx", self.folder / "w.onnx")
+
     def test_a_reload_chooses_as_the_start_did(self):
         tables = program.small(source={"width": 0, "height": 0, "pace": "live", "fps": 100.0}, optimizer={"kind": "adam"},
                                output={"report": self.folder / "report.json"})

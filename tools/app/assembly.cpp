@@ -230,6 +230,14 @@ void place(const Config& config, engine::TrainerOptions& options) {
   check_precision(config, options);
 }
 
+/// model.preset, with "auto" resolved.
+std::string preset_of(const Config& config) {
+  if (config.model.preset != "auto") return config.model.preset;
+  if (config.task.kind == "label") return "classifier";
+  const bool change = predicts_later_frame(config) && config.task.predict != "frame";
+  return change ? "residual-cnn" : "partime-cnn";
+}
+
 /// How many classes the config names, its labels have, or the source's folders or scenes are.
 int classes_of(const Config& config) {
   std::size_t classes = class_names(config, configured_labels(config)).size();
@@ -281,12 +289,7 @@ void require_fit(const stages::StateDict& state, const stages::Network& network)
 
 stages::ModelSpec model_of(const Config& config) {
   stages::ModelSpec model = config.model;
-  const bool change = predicts_later_frame(config) && config.task.predict != "frame";
-  if (model.preset == "auto") {
-    model.preset = config.task.kind == "label" ? "classifier"
-                   : change                    ? "residual-cnn"
-                                               : "partime-cnn";
-  }
+  model.preset = preset_of(config);
   if (model.preset == "classifier" && !config.places.contains("model.out_channels"))
     model.out_channels = classes_of(config);
   return model;
@@ -325,7 +328,8 @@ std::string replay_of(const Config& config, const stages::Network& network) {
 
 Config as_run(Config config, const engine::TrainerOptions& options) {
   config.replay.kind = replay_of(config, *options.network);
-  config.model.out_channels = model_of(config).out_channels;
+  if (preset_of(config) == "classifier")
+    config.model.out_channels = int(options.network->output().channels);
   config.optimizer = options.optimizer;
   config.correction.kernel = options.correction.kernel;
   config.correction.weight = options.correction.weight;

@@ -227,6 +227,8 @@ std::string Console::reload() {
     Config chosen = next;                           // without its start, which may be gone
     chosen.weights.file.clear();
     chosen.checkpoint.resume = false;
+    chosen.model.out_channels = request_.running().model.out_channels;  // files may have others now
+    chosen.places.try_emplace("model.out_channels", chosen.name);
     options = assemble(chosen, intake_.shape());
   } catch (const std::exception& error) {
     return std::string(error.what()) + "; nothing has changed";
