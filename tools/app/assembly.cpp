@@ -53,6 +53,22 @@ void check_located(const Config& config, const std::string& fallback, const Chec
   }
 }
 
+/// What was learned is of classes by number: another run must name the same ones in the same order.
+/// Of a weights file with other classes it keeps the weights alone.
+void require_same_classes(const Config& config, Resumed& resumed) {
+  const std::vector<std::string> names = class_names(config, configured_labels(config));
+  if (names.empty()) return;
+  const std::vector<std::string> before = classes_in(resumed.about["config"]);
+  if (before.empty() || before == names) return;
+  const bool resumes = !resumed.path.empty();
+  if (resumes || std::ranges::is_permutation(before, names))
+    throw config.error("task.classes", (resumes ? resumed.path : config.weights.file) +
+                                           ": its classes are " + nlohmann::json(before).dump() +
+                                           ", in this order; this run's are " +
+                                           nlohmann::json(names).dump());
+  resumed.about.erase("taught");
+}
+
 /// The initial weights from a checkpoint or a file; empty: initialized from the seed.
 Resumed find_start(const Config& config, const stages::Network& network) {
   const CheckpointFiles checkpoints(config.checkpoint.dir);
@@ -76,6 +92,7 @@ Resumed find_start(const Config& config, const stages::Network& network) {
   };
   try {
     if (!resumes) start.state = read_checked(file, &start.about);
+    require_same_classes(config, start);
     require_fit(start.state, network);
   } catch (const stages::WeightsError& error) {
     refuse(error);

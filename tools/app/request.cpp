@@ -94,20 +94,6 @@ void require_system_threads(const Config& config) {
 
 }  // namespace
 
-void require_same_classes(const Config& config, const std::vector<std::string>& names,
-                          Resumed& resumed) {
-  if (names.empty()) return;
-  const std::vector<std::string> before = classes_in(resumed.about["config"]);
-  if (before.empty() || before == names) return;
-  const bool resumes = !resumed.path.empty();
-  if (resumes || std::ranges::is_permutation(before, names))
-    throw config.error("task.classes", (resumes ? resumed.path : config.weights.file) +
-                                           ": its classes are " + nlohmann::json(before).dump() +
-                                           ", in this order; this run's are " +
-                                           nlohmann::json(names).dump());
-  resumed.about.erase("taught");
-}
-
 void require_sinks(const Config& config) {
   for (const std::string& asked : config.output.sinks) find_sink(config, asked);
 }
@@ -125,7 +111,6 @@ Request::Request(const Config& given, RunOptions asked)
     require_ranks(config, trainer, options.ranks->ranks());
   else
     require_launcher(config);
-  require_same_classes(config, classes, resumed);
   if ((labels || live_labels) && !classes.empty())
     require_classes(config, *trainer.network, int(classes.size()));
   if (config.task.labels == "http" && !options.serve && config.mqtt.broker.empty())

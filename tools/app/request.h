@@ -47,10 +47,6 @@ struct Request {
   Config running_;
 };
 
-/// What was learned is of classes by number: another run must name the same ones in the same order.
-/// Of a weights file with other classes it keeps the weights alone. Throws ConfigError.
-void require_same_classes(const Config& config, const std::vector<std::string>& names,
-                          Resumed& resumed);
 /// Throws ConfigError unless plug-ins bring all sinks. Makes none: that may overwrite its file.
 void require_sinks(const Config& config);
 

@@ -171,7 +171,6 @@ int check(const CheckArguments& arguments) {
   const std::optional<io::Labels> labels = app::configured_labels(config);
   const std::vector<std::string> classes = app::class_names(config, labels);
   const bool masks = !config.task.masks.empty();
-  app::require_same_classes(config, classes, resumed);
   if (!classes.empty() && !masks)
     app::require_classes(config, *options.network, int(classes.size()));
   app::require_outputs(config);
