@@ -110,6 +110,10 @@ class Adapts(nn.Module):
 
 
 class Versioned(nn.Conv2d):
+    def _load_from_state_dict(self, state, prefix, *rest):
+        doubled = {name: value * 2 if isinstance(value, torch.Tensor) else value for name, value in state.items()}
+        super()._load_from_state_dict(doubled, prefix, *rest)
+
     def get_extra_state(self):
         return {"version": 1}
 
@@ -477,7 +481,9 @@ class Export(PackageTest):
         self.assert_learns(trainer, frames, loop(other, zip(frames, frames), of_picture), other)
         trainer = plain(Versioned(3, 3, 1))
         list(trainer.run(frames))
-        trainer.load_state_dict(trainer.state_dict())
+        learned = trainer.state_dict()
+        trainer.load_state_dict(learned)
+        self.assertTrue(torch.equal(trainer.state_dict()["weight"], 2 * learned["weight"]))
         self.assertEqual(trainer.state_dict()["_extra_state"], {"version": 1})
 
     def test_a_modules_weights_fit_its_file_and_come_back_whole(self):

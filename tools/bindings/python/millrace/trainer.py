@@ -463,6 +463,8 @@ class Trainer:
                 if any(not torch.equal(before[name], value) for name, value in module.named_buffers()
                        if value.dtype != torch.float32 and not name.endswith("num_batches_tracked")):
                     self._run = None
+                state = {**dict(module.named_parameters(remove_duplicate=False)),  # as its hooks have left them
+                         **dict(module.named_buffers(remove_duplicate=False))}
             elif self._run is None:
                 raise Error("a config's network has weights once it has seen a frame; before that, name model.weights")
             else:
