@@ -501,11 +501,16 @@ class Export(PackageTest):
         self.assert_same(trainer.state_dict(), learned)
 
     def test_a_trainer_counts_the_parts_of_the_export(self):
-        def forward(x, first, norm, last):
+        def of_weights(x, first, norm, last):
             return last(nn.functional.batch_norm(first(x), None, None, norm.weight.flatten(), None, True))
-        net = Of(forward, nn.Conv2d(3, 4, 1), nn.Conv2d(1, 4, 1, bias=False), nn.Conv2d(4, 3, 1))
-        self.assertEqual(len(millrace.export(net).parts), 3)
-        list(plain(net, stages=3, cut=[1, 2]).run(pictures(2)))
+
+        def of_a_number(x, first, norm, last):
+            y = first(x)
+            return last(torch.relu(y)) * y.mean()
+        for forward, parts in ((of_weights, 3), (of_a_number, 4)):
+            net = Of(forward, nn.Conv2d(3, 4, 1), nn.Conv2d(1, 4, 1, bias=False), nn.Conv2d(4, 3, 1))
+            self.assertEqual(len(millrace.export(net).parts), parts)
+            list(plain(net, stages=parts, cut=[*range(1, parts)]).run(pictures(2)))
 
     def test_sizes_that_decide_are_fixed(self):
         def odd(x, conv):

@@ -22,7 +22,7 @@ from millrace import _frames, _millrace
 from millrace._config import settings, toml
 from millrace._cut import cut, ends_in_sigmoid
 from millrace._error import Error
-from millrace._export import export, own_modes, prepared
+from millrace._export import example_for, export, own_modes, prepared
 from millrace._show import progress
 from millrace._stream import END, WAIT_MS, Elsewhere, Inbox, Item, Result, Stream, forget, halt, inside
 from millrace.schedule import Schedule
@@ -95,7 +95,10 @@ class Trainer:
         self._classes = config.classes if config.task == "label" or config.loss == "cross-entropy" else None
         if self._module is not None:
             parts = cut(self._module, None)
-            _millrace.check(config, len(parts))
+            try:
+                _millrace.check(config, len(parts))
+            except Error:  # which results may be passed on shows on a sample
+                _millrace.check(config, max(len(parts), len(cut(self._module, example_for(self._module)))))
             if self._task == "next-frame" and ends_in_sigmoid(parts[-1].graph):
                 self._settings.insert(0, ("task.predict", toml("frame")))  # later settings win
                 config = self._config()
