@@ -57,6 +57,23 @@ std::size_t parse_conversion(const std::string& text, NumberedName& name) {
   return at + 1;
 }
 
+/// See folder_classes().
+std::vector<std::string> names_of(const std::map<std::string, std::vector<std::string>>& folders,
+                                  const SourceOptions& options) {
+  constexpr std::size_t kMostClasses = 1000;
+  std::vector<std::string> names;
+  for (const auto& [place, pictures] : folders) names.push_back(fs::path(place).filename());
+  if (names.size() > kMostClasses) throw source_error(options, "more than 1000 classes");
+  if (names.empty() || options.classes.empty()) return names;
+  for (const std::string& name : names) {
+    if (std::ranges::find(options.classes, name) == options.classes.end())
+      throw source_error(options, "the folder \"" + name +
+                                      "\" is none of the classes; the nearest is \"" +
+                                      nearest_name(name, options.classes) + "\"");
+  }
+  return options.classes;
+}
+
 }  // namespace
 
 std::string NumberedName::path(std::int64_t number) const {
@@ -108,33 +125,22 @@ std::vector<std::string> list_pictures(const std::string& folder_or_glob) {
   return found;
 }
 
-std::vector<std::string> class_folders(const std::string& folder) {
+std::map<std::string, std::vector<std::string>> class_folders(const std::string& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error) || !list_pictures(folder).empty()) return {};
-  std::vector<std::string> found;
-  for (const auto& entry : fs::directory_iterator(folder, error))
-    if (entry.is_directory(error) && !is_hidden(entry.path()) &&
-        !list_pictures(entry.path()).empty())
-      found.push_back(entry.path());
-  std::sort(found.begin(), found.end());
+  std::map<std::string, std::vector<std::string>> found;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (!entry.is_directory(error) || is_hidden(entry.path())) continue;
+    std::vector<std::string> pictures = list_pictures(entry.path());
+    if (!pictures.empty()) found.emplace(entry.path(), std::move(pictures));
+  }
   return found;
 }
 
 std::vector<std::string> folder_classes(const SourceOptions& options) {
-  constexpr std::size_t kMostClasses = 1000;
   const Uri uri = split_uri(options.uri);
-  std::vector<std::string> names;
-  if (uri.scheme == "images")
-    for (const fs::path folder : class_folders(uri.rest)) names.push_back(folder.filename());
-  if (names.size() > kMostClasses) throw source_error(options, "more than 1000 classes");
-  if (names.empty() || options.classes.empty()) return names;
-  for (const std::string& name : names) {
-    if (std::ranges::find(options.classes, name) == options.classes.end())
-      throw source_error(options, "the folder \"" + name +
-                                      "\" is none of the classes; the nearest is \"" +
-                                      nearest_name(name, options.classes) + "\"");
-  }
-  return options.classes;
+  if (uri.scheme != "images") return {};
+  return names_of(class_folders(uri.rest), options);
 }
 
 Numbers numbers_from(const NumberedName& name, std::int64_t least) {
@@ -183,7 +189,7 @@ class PictureNames {
       first_ = numbers_from(numbered_, 0).first;
       return;
     }
-    list_classes(text, folder_classes(options), options.seed);
+    list_classes(class_folders(text), options);
     if (classes_ > 0) return;
     for (std::string& path : list_pictures(text)) pictures_.emplace_back(std::move(path), -1);
   }
@@ -212,16 +218,18 @@ class PictureNames {
   int classes() const { return classes_; }
 
  private:
-  /// Lists one folder of pictures per class, of `names`, and shuffles them: a `seed` gives the same
-  /// order on every machine. None if `folder` holds pictures itself.
-  void list_classes(const std::string& folder, const std::vector<std::string>& names,
-                    std::uint64_t seed) {
+  /// Lists the pictures of each class and shuffles them: a seed gives the same order on every
+  /// machine. None if there are no folders.
+  void list_classes(const std::map<std::string, std::vector<std::string>>& folders,
+                    const SourceOptions& options) {
+    const std::vector<std::string> names = names_of(folders, options);
     classes_ = int(names.size());
-    for (const fs::path place : class_folders(folder)) {
-      const int label = int(std::ranges::find(names, place.filename().string()) - names.begin());
-      for (const std::string& path : list_pictures(place)) pictures_.emplace_back(path, label);
+    for (const auto& [place, pictures] : folders) {
+      const std::string name = fs::path(place).filename();
+      const int label = int(std::ranges::find(names, name) - names.begin());
+      for (const std::string& path : pictures) pictures_.emplace_back(path, label);
     }
-    Random random(seed);
+    Random random(options.seed);
     for (std::size_t left = pictures_.size(); left > 1; --left)
       std::swap(pictures_[left - 1], pictures_[std::size_t(random.below(std::int64_t(left)))]);
   }

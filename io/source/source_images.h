@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -26,8 +27,9 @@ NumberedName parse_numbered(const std::string& pattern);
 /// The pictures in a folder, or files that match a name with * and ?, sorted by name.
 std::vector<std::string> list_pictures(const std::string& folder_or_glob);
 
-/// The folders of pictures in one that holds none itself, each of a class, sorted; no hidden ones.
-std::vector<std::string> class_folders(const std::string& folder);
+/// The folders of pictures in one that holds none itself, each of a class, and what
+/// list_pictures() gives of each; no hidden ones.
+std::map<std::string, std::vector<std::string>> class_folders(const std::string& folder);
 
 /// Names of classes, if they are folders of pictures: those in `options`, otherwise the folders'.
 /// Throws SourceError for a folder that `options` does not name.

@@ -156,7 +156,8 @@ std::string picture_key(const Config& config, const std::string& path) {
     const bool numbered = uri.rest.find('%') != std::string::npos;
     folders.push_back(
         {key, numbered ? ("." / fs::path(uri.rest).parent_path()).string() : uri.rest});
-    for (const std::string& folder : io::class_folders(uri.rest)) folders.push_back({key, folder});
+    for (const auto& [folder, pictures] : io::class_folders(uri.rest))
+      folders.push_back({key, folder});
   }
   for (const auto& [key, folder] : folders)
     for (const std::string& picture : io::list_pictures(folder))
