@@ -129,8 +129,7 @@ int CostModel::device(int place, int copy) const {
 
 const Link& CostModel::worst_link(int place, int other) const {
   static const Link kWithin{};  // a worker's own chunks
-  const int workers = places_ / method_.virtual_stages;
-  if (place % workers == other % workers) return kWithin;
+  if (device(place, 0) == device(other, 0)) return kWithin;
   return machine_.levels[levels_[place][other]].link;
 }
 

@@ -133,8 +133,6 @@ std::string rule_text(const Profile& profile, const Plan& plan, double fps) {
 std::vector<int> devices_of(const Plan& plan, const Machine& machine) {
   const Method& method = plan.method;
   const int row = machine.devices() / (method.tensor * method.copies);
-  const int chunks = method.virtual_stages,
-            workers = chunks > 1 ? int(plan.cut.stages.size()) / chunks : row;
   // With one level, idle devices come last.
   int first = machine.levels.size() == 1 ? row : 0;
   for (const Stage& stage : plan.cut.stages) first = std::min(first, stage.place);
@@ -142,7 +140,7 @@ std::vector<int> devices_of(const Plan& plan, const Machine& machine) {
   for (const Stage& stage : plan.cut.stages) {
     for (int copy = 0; copy < method.copies; ++copy) {
       for (int replica = 0; replica < stage.replicas; ++replica) {
-        const int place = (stage.place - first + replica * stage.threads) % workers;
+        const int place = (stage.place - first + replica * stage.threads) % (row - method.idle);
         devices.push_back(method.device(place, copy, row));
       }
     }
