@@ -183,10 +183,10 @@ void Network::freeze(const std::vector<std::string>& patterns) {
   const std::vector<ParameterSpec> all = parameters(0, size());
   for (const std::string& pattern : patterns) {
     const std::size_t before = frozen_.size();
+    const auto matches = [&](const std::string& name) {
+      return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+    };
     for (const ParameterSpec& spec : all) {
-      const auto matches = [&](const std::string& name) {
-        return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
-      };
       if (matches(spec.name) || std::ranges::any_of(spec.also, matches))
         frozen_.push_back(spec.name);
     }

@@ -16,8 +16,6 @@ from servers import free_port, listens
 sys.path.append(str(program.ROOT / "demos/compose"))
 import home  # noqa: E402
 
-LAYERS = [{"type": "conv", "out": 4, "kernel": 3}, {"type": "relu"}, {"type": "flatten"}, {"type": "linear", "out": 2}]
-
 
 class Home(home.Home):
     """The stand-in of demos/compose, which also chooses and presses."""
@@ -105,7 +103,7 @@ class Mqtt(program.CliTest):
     def test_a_label_is_taught(self):
         home = self.home()
         run = self.start_run(self.config(task={"kind": "label", "labels": "http", "classes": ["day", "night"], "loss": "cross-entropy"},
-                                         model={"preset": "layers", "layer": LAYERS}))
+                                         model={"preset": "auto"}))
         self.wait_until(lambda: ("select", "It shows") in home.entities() and home.text("door/cam 1/state"))
         self.assertEqual(home.entities()["select", "It shows"]["options"], ["day", "night"])
         home.choose("It shows", "night")

@@ -56,10 +56,10 @@ void check_located(const Config& config, const std::string& fallback, const Chec
 /// What was learned is of classes by number: another run must name the same ones in the same order.
 /// Of a weights file with other classes it keeps the weights alone.
 void require_same_classes(const Config& config, Resumed& resumed) {
-  const std::vector<std::string> names = class_names(config, configured_labels(config));
-  if (names.empty()) return;
   const std::vector<std::string> before = classes_in(resumed.about["config"]);
-  if (before.empty() || before == names) return;
+  if (before.empty()) return;
+  const std::vector<std::string> names = class_names(config, configured_labels(config));
+  if (names.empty() || before == names) return;
   const bool resumes = !resumed.path.empty();
   if (resumes || std::ranges::is_permutation(before, names))
     throw config.error("task.classes", (resumes ? resumed.path : config.weights.file) +

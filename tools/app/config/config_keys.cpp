@@ -201,8 +201,7 @@ std::vector<ConfigKey> make_table() {
           "mask, stream: predict the input as well, by the network's first channels"),
       KEY(model.preset, presets(),
           "auto: residual-cnn where a change is predicted, classifier for labels, else "
-          "partime-cnn; "
-          "layers: as written in [[model.layer]]; file: model.file"),
+          "partime-cnn; layers: as written in [[model.layer]]; file: model.file"),
       KEY(model.layers, from(1, 1000), "partime-cnn, residual-cnn: convolutions"),
       KEY(model.features, from(1, 4096),
           "partime-cnn, residual-cnn: channels between convolutions"),

@@ -14,9 +14,8 @@ namespace millrace::app {
 /// difference to the last picture. One thread; only the constructor allocates.
 class WholePicture {
  public:
-  /// `minimum`: consecutive looks that make an event. Cells whose
-  /// `sensitivity` is 0 don't count; the others count equally, and all signs are `scale` times as
-  /// strong.
+  /// `minimum`: consecutive looks that make an event. Cells whose `sensitivity` is 0 don't count;
+  /// the others count equally, and all signs are `scale` times as strong.
   WholePicture(const Reduced& like, const Cells& sensitivity, int minimum, float scale,
                double memory)
       : counts_(sensitivity),
